@@ -9,6 +9,7 @@ import (
 // answerKey identifies what was asked: a question in a check.
 type answerKey struct{ check, vector string }
 
+// key returns what was asked: the question and the check.
 func (a Answer) key() answerKey { return answerKey{a.Check, a.Vector} }
 
 // controls has what the reference authorizer answered where another authorizer was wrong.
@@ -19,15 +20,16 @@ type controls struct {
 	rates          map[string]Rate
 }
 
-func (b *Plan) controls(answers []Answer) controls {
+// newControls collects the answers of the reference authorizer, and which of them are wrong.
+func (b *Plan) newControls(answers []Answer) controls {
 	c := controls{b, map[answerKey]Answer{}, map[answerKey]Answer{}, map[string]Rate{}}
-	var own []Answer
+	var controlAnswers []Answer
 	for _, a := range answers {
 		if !a.Control {
 			continue
 		}
 		a.Control = false
-		own = append(own, a)
+		controlAnswers = append(controlAnswers, a)
 		if a.Stage != nil {
 			continue
 		}
@@ -36,7 +38,7 @@ func (b *Plan) controls(answers []Answer) controls {
 			c.wrong[a.key()] = a
 		}
 	}
-	for _, r := range b.rates(own) {
+	for _, r := range b.rates(controlAnswers) {
 		c.rates[r.check()] = r
 	}
 	return c
@@ -44,16 +46,16 @@ func (b *Plan) controls(answers []Answer) controls {
 
 // isWrong reports whether something is wrong with an answer, or whether it cannot be judged.
 func (b *Plan) isWrong(a Answer) bool {
-	if a.Seen != nil {
-		j, err := b.judgeSeen(a)
+	if a.ClusterObservation != nil {
+		j, err := b.judgeObservation(a)
 		failed := j.reason != "" || j.unclear
 		return err == nil && failed
 	}
-	v, known := b.vector(a.Vector)
-	if !known {
+	v, isKnown := b.findQuestion(a.Vector)
+	if !isKnown {
 		return false
 	}
-	return len(judge(v, a)) > 0 || a.Opened > maxOpened
+	return len(judge(v, a)) > 0 || a.Connections > maxConnections
 }
 
 // blame returns whose fault a wrong answer is. If the authorizer cannot be reached, nothing of its decisions is seen,
@@ -61,10 +63,10 @@ func (b *Plan) isWrong(a Answer) bool {
 // question correctly. If the reference did not, it is the fault of the API server where one takes part, or else of the
 // harness. It is empty if the reference was not asked.
 func (c controls) blame(a Answer, reason string) verdicts.Blame {
-	if slices.Contains(unreachable, reason) {
+	if slices.Contains(unreachableFaults, reason) {
 		return verdicts.BlameEnvironment
 	}
-	if _, asked := c.answers[a.key()]; !asked {
+	if _, isAnswered := c.answers[a.key()]; !isAnswered {
 		return ""
 	}
 	wrong, isWrong := c.wrong[a.key()]
@@ -73,7 +75,7 @@ func (c controls) blame(a Answer, reason string) verdicts.Blame {
 		return verdicts.BlameEnvironment
 	case !isWrong:
 		return verdicts.BlameAuthorizer
-	case wrong.Seen == nil:
+	case wrong.ClusterObservation == nil:
 		return verdicts.BlameHarness
 	case c.isUnclear(wrong):
 		return verdicts.BlameEnvironment
@@ -94,7 +96,7 @@ func (c controls) isOverloaded(check string) bool {
 
 // isUnclear reports whether nothing can be said about the answer of the reference either.
 func (c controls) isUnclear(a Answer) bool {
-	j, err := c.plan.judgeSeen(a)
+	j, err := c.plan.judgeObservation(a)
 	return err != nil || j.unclear
 }
 
@@ -103,14 +105,14 @@ func (c controls) isUnclear(a Answer) bool {
 func (c controls) contradicts(a Answer) bool {
 	if a.Check == revocation {
 		// When the webhook is asked directly, only the reference itself can have answered.
-		return a.Vector == "revoked/"+byWebhook || a.Vector == "granted/"+byWebhook
+		return a.Vector == "revoked/"+wayWebhook || a.Vector == "granted/"+wayWebhook
 	}
 	check := c.plan.clusterChecks()[a.Vector]
 	if check.Scenario != nil {
-		return verdicts.Judge(check.Scenario, a.Seen.Scenario).Blame == verdicts.BlameAuthorizer
+		return verdicts.Judge(check.Scenario, a.ClusterObservation.Scenario).Blame == verdicts.BlameAuthorizer
 	}
-	isUp := check.Phase == up || check.Phase == again
-	if !isUp || check.Reason == hides {
+	isUp := check.Phase == phaseUp || check.Phase == phaseRepeated
+	if !isUp || check.Reason == reasonHidesAuthorizers {
 		return false
 	}
 	return c.plan.Policy.Decide(check.Spec) != check.Expect
@@ -127,8 +129,9 @@ func (c controls) blameForRate(r Rate, reason string) verdicts.Blame {
 		return verdicts.BlameAuthorizer
 	}
 	sameProblem := slices.ContainsFunc(control.problems(), func(p problem) bool { return p.reason == reason })
-	slowAsWell := reason == slowsDown && len(r.P99s) > 0 && control.P99 > 2*r.P99s[0]+drifted
-	if sameProblem || slowAsWell || control.Inconclusive {
+	slowAsWell := reason == slowsDown && len(r.P99s) > 0 && control.P99 > 2*r.P99s[0]+slowdownMillis
+	hasProblem := sameProblem || slowAsWell
+	if hasProblem || control.Inconclusive {
 		return verdicts.BlameEnvironment
 	}
 	return verdicts.BlameAuthorizer

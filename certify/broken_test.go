@@ -169,7 +169,7 @@ func TestBrokenConnections(t *testing.T) {
 
 // TestAnswersAsServersReadThem judges answers that an API server reads differently from a lenient decoder.
 func TestAnswersAsServersReadThem(t *testing.T) {
-	v := Question{ID: "v", Reason: "r", Expect: scenarios.Allow, Spec: on("u", "get", "", "pods", "n", "p")}
+	v := Question{ID: "v", Reason: "r", Expect: scenarios.Allow, Spec: newReview("u", "get", "", "pods", "n", "p")}
 	const head = `{"apiVersion":"authorization.k8s.io/v1",`
 	for body, want := range map[string]string{
 		head + `"kind":"SubjectAccessReview","status":{"allowed":true}}`:                            "",
@@ -181,8 +181,8 @@ func TestAnswersAsServersReadThem(t *testing.T) {
 		head + `"kind":"SubjectAccessReview","status":{"allowed":true,"reason":{}}}`:                "answer-unreadable",
 		head + `"kind":"SubjectAccessReview","status":{"allowed":false},"status":{"allowed":true}}`: "",
 	} {
-		a := Answer{Check: plain, HTTP: 200}
-		a.read([]byte(body), v)
+		a := Answer{Check: plainCheck, HTTP: 200}
+		a.readBody([]byte(body), v)
 		if got := judge(v, a); (want == "") != (len(got) == 0) || want != "" && !slices.Contains(got, want) {
 			t.Errorf("%s: expected %q, got %v", body, want, got)
 		}
@@ -191,13 +191,13 @@ func TestAnswersAsServersReadThem(t *testing.T) {
 		`{"user":"u","groups":[],"extra":{},"uid":"","resourceAttributes":{"verb":"get","resource":"pods","subresource":"","namespace":"n","name":"p"},"nonResourceAttributes":null}`: false,
 		`{"user":"u","resourceAttributes":{"verb":"list"}}`: true, `{"user":"w"}`: true, `{"groups":["admin"]}`: true,
 	} {
-		a := Answer{Check: plain, HTTP: 200}
-		if a.read([]byte(head+`"kind":"SubjectAccessReview","spec":`+spec+`,"status":{"allowed":true}}`), v); a.Foreign != foreign {
-			t.Errorf("%s: foreign is %t", spec, a.Foreign)
+		a := Answer{Check: plainCheck, HTTP: 200}
+		if a.readBody([]byte(head+`"kind":"SubjectAccessReview","spec":`+spec+`,"status":{"allowed":true}}`), v); a.RepeatsAnotherSpec != foreign {
+			t.Errorf("%s: foreign is %t", spec, a.RepeatsAnotherSpec)
 		}
 	}
-	a := Answer{Check: plain, HTTP: 226}
-	if a.read([]byte(head+`"kind":"SubjectAccessReview","status":{"allowed":true}}`), v); a.Fault != "http-status" {
+	a := Answer{Check: plainCheck, HTTP: 226}
+	if a.readBody([]byte(head+`"kind":"SubjectAccessReview","status":{"allowed":true}}`), v); a.Fault != "http-status" {
 		t.Errorf("226: %+v", a)
 	}
 }
@@ -222,10 +222,10 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x"},"status":{"allowed":true}}`), 200)
 	f.Add([]byte("<html>"), 302)
 	f.Add([]byte(`{"status":{"allowed":"true"}}`), 200)
-	v := Question{ID: "v", Reason: "r", Expect: "noOpinion", Spec: on("u", "get", "", "pods", "n", "p")}
+	v := Question{ID: "v", Reason: "r", Expect: "noOpinion", Spec: newReview("u", "get", "", "pods", "n", "p")}
 	f.Fuzz(func(t *testing.T, raw []byte, code int) {
-		a := Answer{Check: plain, HTTP: code}
-		a.read(raw, v)
+		a := Answer{Check: plainCheck, HTTP: code}
+		a.readBody(raw, v)
 		if reasons := judge(v, a); a.Allowed && len(reasons) == 0 {
 			t.Errorf("%q: allowed, and nothing is found", raw)
 		}
@@ -249,7 +249,7 @@ func BenchmarkAsk(b *testing.B) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write(reference.Answer(reference.V1, "noOpinion"))
 	}))
-	c, err := w.client(false)
+	c, err := w.newClient(false)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func BenchmarkAsk(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		v := plan.Scenario[i%len(plan.Scenario)]
-		judge(v, c.ask(b.Context(), plain, v))
+		judge(v, c.ask(b.Context(), plainCheck, v))
 		i++
 	}
 	b.ReportMetric(float64(i)/b.Elapsed().Seconds(), "reviews/s")

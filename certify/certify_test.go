@@ -122,8 +122,8 @@ func checkRecord(t *testing.T, b *Plan, run *Run[Answer]) {
 
 // answered returns the answer that the policy gives, as if it had come.
 func answered(v Question) Answer {
-	a := Answer{Check: plain, Vector: v.ID, HTTP: 200, Protocol: 2}
-	a.keep(reference.Answer(v.apiVersion(), v.Expect), v)
+	a := Answer{Check: plainCheck, Vector: v.ID, HTTP: 200, Protocol: 2}
+	a.keepBody(reference.Answer(v.apiVersion(), v.Expect), v)
 	return a
 }
 
@@ -166,7 +166,7 @@ func TestReferenceIsAccepted(t *testing.T) {
 			}
 		}
 		if seed == 1 {
-			t.Logf("%d answers, %v, %+v", len(run.Answers), run.Took, run.Results)
+			t.Logf("%d answers, %v, %+v", len(run.Answers), run.Durations, run.Results)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func kill(t *testing.T, b *Plan, r faultyAuthorizer) (reasons []string, granted 
 	switch {
 	case isOfTime:
 		levels = []CertificationLevel{Robust}
-	case r.Finding != transient:
+	case r.Finding != reasonTransient:
 		b = some(b, 11, r.Finding)
 	}
 	for _, level := range levels {

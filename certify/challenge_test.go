@@ -39,8 +39,8 @@ func newTestChallenge(t *testing.T, key *record.Key) (raw []byte, c *Challenge) 
 	return raw, c
 }
 
-// TestCheating checks that all ways are found to pretend that a challenge was answered.
-func TestCheating(t *testing.T) {
+// TestPretendedChallengesAreFound checks that all ways are found to pretend that a challenge was answered.
+func TestPretendedChallengesAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(seed *int64, run *circumstances)
 		wanted string
@@ -130,13 +130,13 @@ func TestExpiredChallenge(t *testing.T) {
 // TestSecretsAreNotKept records the answers of an authorizer that reveals secrets.
 func TestSecretsAreNotKept(t *testing.T) {
 	v := plan(t, smallSeed).Scenario[0]
-	a := Answer{Check: plain, Vector: v.ID, HTTP: 200}
-	a.keep([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true,"reason":"say \"Bearer abc\\\" to it"}}`), v)
+	a := Answer{Check: plainCheck, Vector: v.ID, HTTP: 200}
+	a.keepBody([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true,"reason":"say \"Bearer abc\\\" to it"}}`), v)
 	if strings.Contains(a.Raw, "abc") || a.Fault == "" && !a.Allowed {
 		t.Errorf("%+v", a)
 	}
-	long := Answer{Check: plain, Vector: v.ID, HTTP: 200}
-	long.keep([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true,"reason":"`+strings.Repeat("x", maxRaw)+`"}}`), v)
+	long := Answer{Check: plainCheck, Vector: v.ID, HTTP: 200}
+	long.keepBody([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true,"reason":"`+strings.Repeat("x", maxRaw)+`"}}`), v)
 	if long.Raw != "" || !long.Allowed || long.Length < maxRaw {
 		t.Errorf("%+v", long)
 	}

@@ -24,34 +24,36 @@ import (
 const (
 	maxAnswer = 1 << 20 // an answer that repeats the largest review is shorter
 	// Timeout is how long an answer may take by default. slow is the time that AuthorizationConfiguration recommends.
-	Timeout = 10 * time.Second
-	slow    = 3 * time.Second
-	idleFor = 100 * time.Millisecond // servers wait longer before they close a connection
-	// noAnswerInTime is the fault of an answer that did not come within Timeout.
-	noAnswerInTime = "does-not-answer-in-time"
+	Timeout    = 10 * time.Second
+	slowAnswer = 3 * time.Second
+	minIdle    = 100 * time.Millisecond // servers wait longer before they close a connection
+	// faultNoAnswerInTime is the fault of an answer that did not come within Timeout.
+	faultNoAnswerInTime = "does-not-answer-in-time"
 )
 
+// client sends requests to a webhook over connections of its own.
 type client struct {
 	*Webhook
-	http   *http.Client
-	opened atomic.Int64 // how many connections were opened
-	lag    *lagMeter    // measures what the harness itself needs; nil if that is not measured
+	http        *http.Client
+	connections atomic.Int64 // how many connections were opened
+	lag         *lagMeter    // measures what the harness itself needs; nil if that is not measured
 }
 
-func (w *Webhook) client(http1 bool) (*client, error) {
-	return w.clientOver(http1, (&net.Dialer{Timeout: w.Timeout}).DialContext)
+// newClient returns a client of the webhook. If http1 is true, it speaks HTTP/1.1 only.
+func (w *Webhook) newClient(http1 bool) (*client, error) {
+	return w.newClientOver(http1, (&net.Dialer{Timeout: w.Timeout}).DialContext)
 }
 
-// clientOver returns a client whose connections are opened by the given function.
-func (w *Webhook) clientOver(http1 bool, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*client, error) {
+// newClientOver returns a client whose connections are opened by the given function.
+func (w *Webhook) newClientOver(http1 bool, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*client, error) {
 	t := &http.Transport{
 		// The handshake has less time than the whole request, so that a handshake that hangs can be told apart.
 		TLSClientConfig: w.tls.Clone(), TLSHandshakeTimeout: w.Timeout * 9 / 10, ResponseHeaderTimeout: w.Timeout,
 		DialContext:         dial,
-		MaxIdleConnsPerHost: 2 * streams, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost: 2 * streamCount, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		Protocols: new(http.Protocols),
 	}
-	t.TLSClientConfig.VerifyConnection = w.shown.note
+	t.TLSClientConfig.VerifyConnection = w.certificates.record
 	t.Protocols.SetHTTP1(true)
 	t.Protocols.SetHTTP2(!http1)
 	authenticated, err := rest.HTTPWrappersForConfig(w.config, t)
@@ -65,6 +67,7 @@ func (w *Webhook) clientOver(http1 bool, dial func(ctx context.Context, network,
 	}}, nil
 }
 
+// close closes the connections that are not in use.
 func (c *client) close() { c.http.CloseIdleConnections() }
 
 // request makes the same request that an API server sends to a webhook, so that a webhook cannot tell them apart. The
@@ -86,31 +89,33 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 	return req, nil
 }
 
+// reply is what came back for a request, or the fault because of which nothing did.
 type reply struct {
 	code, protocol int
 	body           []byte
 	fault          string
-	idle           bool // nothing had been sent over the connection for a while
+	wasIdle        bool // nothing had been sent over the connection for a while
 }
 
 // send sends a request, and returns what came back. A request that belongs to a wave is held back until the wave opens.
 func (c *client) send(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
 	limit := c.Timeout
 	if held != nil {
-		limit += gathering + flushing
+		limit += gatherTimeout + flushTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
-		if r.idle = i.IdleTime > idleFor; !i.Reused {
-			c.opened.Add(1)
+		if r.wasIdle = i.IdleTime > minIdle; !i.Reused {
+			c.connections.Add(1)
 		}
 	}})
 	got := c.exchange(ctx, method, body, held)
-	got.idle = r.idle
+	got.wasIdle = r.wasIdle
 	return got
 }
 
+// exchange sends a request and reads its answer.
 func (c *client) exchange(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
 	req, err := c.request(ctx, method, body)
 	if err != nil {
@@ -121,11 +126,11 @@ func (c *client) exchange(ctx context.Context, method string, body []byte, held 
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return reply{fault: c.fault(err)}
+		return reply{fault: c.faultOf(err)}
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if of := resp.Header.Get("Content-Type"); of != "" {
-		if _, _, err := mime.ParseMediaType(of); err != nil { // an API server reads no further
+	if contentType := resp.Header.Get("Content-Type"); contentType != "" {
+		if _, _, err := mime.ParseMediaType(contentType); err != nil { // an API server reads no further
 			return reply{fault: "answer-unreadable"}
 		}
 	}
@@ -135,7 +140,7 @@ func (c *client) exchange(ctx context.Context, method string, body []byte, held 
 	case len(raw) > maxAnswer:
 		r.fault = "answer-too-large"
 	case err != nil:
-		return reply{fault: c.fault(err)} // nothing is kept of a part of a body
+		return reply{fault: c.faultOf(err)} // nothing is kept of a part of a body
 	default:
 		r.body = raw
 	}
@@ -161,11 +166,11 @@ func (c *client) askHeld(ctx context.Context, check string, v Question, held *he
 	began := time.Now()
 	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body, held)
 	if held != nil {
-		if inFlight, since, together := held.answer(); together {
+		if inFlight, since, isSent := held.countAnswer(); isSent {
 			a.InFlight, began = inFlight, since
 		}
 	}
-	if r.fault == "closes-the-connection" && r.idle {
+	if r.fault == "closes-the-connection" && r.wasIdle {
 		// A server may close an idle connection at the moment when it is used again. That is not its fault, so the
 		// question is sent once more. If a connection ends otherwise, that is the server's fault.
 		r = c.send(ctx, cmp.Or(v.Method, http.MethodPost), body, nil)
@@ -173,7 +178,7 @@ func (c *client) askHeld(ctx context.Context, check string, v Question, held *he
 	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
 	a.AtMs, a.HarnessMs = c.lag.measure(began, time.Now())
 	if a.Fault == "" {
-		a.keep(r.body, v)
+		a.keepBody(r.body, v)
 	}
 	return a
 }
@@ -181,9 +186,9 @@ func (c *client) askHeld(ctx context.Context, check string, v Question, held *he
 // Poster posts to a webhook over connections that stay open.
 type Poster struct{ client *client }
 
-// Poster returns a Poster for the webhook. Its error is about the credentials in the kubeconfig.
-func (w *Webhook) Poster() (*Poster, error) {
-	c, err := w.client(false)
+// NewPoster returns a Poster for the webhook. Its error is about the credentials in the kubeconfig.
+func (w *Webhook) NewPoster() (*Poster, error) {
+	c, err := w.newClient(false)
 	return &Poster{c}, err
 }
 
@@ -196,8 +201,8 @@ func (p *Poster) Post(ctx context.Context, body []byte) (code int, answer []byte
 	return r.code, r.body, r.fault
 }
 
-// fault names an error of the connection. It does not keep the text of the error, which contains addresses.
-func (c *client) fault(err error) string {
+// faultOf names an error of the connection. It does not keep the text of the error, which contains addresses.
+func (c *client) faultOf(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
@@ -215,7 +220,7 @@ func (c *client) fault(err error) string {
 	case strings.Contains(text, "TLS handshake timeout"):
 		return "tls-handshake-hangs"
 	case errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "timeout"):
-		return noAnswerInTime
+		return faultNoAnswerInTime
 	case errors.As(err, &authority):
 		return "server-certificate-untrusted"
 	case errors.As(err, &host):

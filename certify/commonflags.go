@@ -23,7 +23,7 @@ type CommonFlags struct {
 	Timeout time.Duration
 
 	challenge string
-	all       *pflag.FlagSet
+	flagSet   *pflag.FlagSet
 }
 
 // Register adds the flags.
@@ -34,7 +34,7 @@ func (f *CommonFlags) Register(fs *pflag.FlagSet) {
 
 // registerWebhook adds the flags that are not about policies.
 func (f *CommonFlags) registerWebhook(fs *pflag.FlagSet) {
-	f.all = fs
+	f.flagSet = fs
 	f.Subject.register(fs)
 	fs.StringVar(&f.Kubeconfig, "authorizer-kubeconfig", "", "the webhook's kubeconfig")
 	fs.StringVar(&f.challenge, "challenge", "", "a file of certify challenge, which gives the seed and is answered by the report")
@@ -44,7 +44,7 @@ func (f *CommonFlags) registerWebhook(fs *pflag.FlagSet) {
 // Prepare checks the flags and reads the challenge, which gives the invocation its seed. It returns nil if there is no
 // challenge.
 func (f *CommonFlags) Prepare(i *product.Invocation) (*Challenge, error) {
-	isSeeded := f.all.Changed("seed") || f.challenge != ""
+	isSeeded := f.flagSet.Changed("seed") || f.challenge != ""
 	isLoaded := isSeeded || f.Hook != ""
 	if f.Kubeconfig != "" && !isLoaded {
 		return nil, errors.New("--seed is needed, that of the policies which the authorizer holds; or --policy-hook to load them")
@@ -68,7 +68,7 @@ func (f *CommonFlags) prepareWebhook(i *product.Invocation) (*Challenge, error) 
 	if f.Timeout <= 0 || f.Timeout > Timeout {
 		return nil, fmt.Errorf("--timeout: %s is not more than 0 and at most %s", f.Timeout, Timeout)
 	}
-	if f.all.Changed("sign-key") && f.Subject == (Subject{}) {
+	if f.flagSet.Changed("sign-key") && f.Subject == (Subject{}) {
 		return nil, errors.New("--sign-key needs --vendor, --product and --product-version: what is signed is somebody's")
 	}
 	return challenge, nil
@@ -103,9 +103,9 @@ func (f *CommonFlags) readChallenge(i *product.Invocation) (*Challenge, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("--challenge: %s: %w", f.challenge, err)
-	case f.all.Changed("seed") && i.Seed != challenge.Seed:
+	case f.flagSet.Changed("seed") && i.Seed != challenge.Seed:
 		return nil, fmt.Errorf("--seed %d: the challenge is for seed %d", i.Seed, challenge.Seed)
-	case !f.all.Changed("report-dir"):
+	case !f.flagSet.Changed("report-dir"):
 		return nil, errors.New("--challenge needs --report-dir: it is the report that answers it")
 	}
 	if !i.Verifying() {

@@ -9,14 +9,14 @@ import (
 
 // Judge returns what the answers show. It returns an error if an answer belongs to no planned question.
 func (b *Plan) Judge(answers []Answer) (*Certification, error) {
-	answers = b.reread(answers)
-	found, err := b.examine(answers)
+	answers = b.readBodiesAgain(answers)
+	findings, err := b.examine(answers)
 	if err != nil {
 		return nil, err
 	}
 	c := &Certification{
 		Seed: b.Policy.Seed, Mode: "direct", SuiteDigest: b.Digest, PolicyDigest: b.Policy.Digest(),
-		Findings: found.Sorted(allLevels()), Cases: map[string]CaseResult{},
+		Findings: findings.Sorted(allLevels()), Cases: map[string]CaseResult{},
 	}
 	if len(b.Policy.Grants) == 0 {
 		c.Mode, c.PolicyDigest = "direct, without a policy", ""
@@ -27,7 +27,7 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	if b.plainForm == v1beta1 {
 		c.ReviewVersions = []string{"v1beta1"}
 	}
-	j := &judgement{plan: b, answers: answers, own: withoutControls(answers), found: found, c: c}
+	j := &judgement{plan: b, answers: answers, ownAnswers: withoutControls(answers), findings: findings, certification: c}
 	j.concludeDirect()
 	j.concludeLoad()
 	j.concludeCluster()
@@ -38,12 +38,13 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 	return c.Grant(), nil
 }
 
-// reread returns the answers with only what their raw text says.
-func (b *Plan) reread(answers []Answer) []Answer {
+// readBodiesAgain returns the answers with only what their bodies say.
+func (b *Plan) readBodiesAgain(answers []Answer) []Answer {
 	out := slices.Clone(answers)
 	for i, a := range out {
-		if v, known := b.vector(a.Vector); known && a.Stage == nil && a.Seen == nil {
-			out[i] = a.reread(v)
+		hasBody := a.Stage == nil && a.ClusterObservation == nil
+		if v, isKnown := b.findQuestion(a.Vector); isKnown && hasBody {
+			out[i] = a.readBodyAgain(v)
 		}
 	}
 	return out
@@ -57,34 +58,34 @@ func withoutControls(answers []Answer) []Answer {
 // judgement collects the results of levels and of their parts.
 type judgement struct {
 	plan *Plan
-	// own are the answers without those of the reference.
-	answers, own []Answer
-	found        *Findings
-	c            *Certification
+	// ownAnswers are the answers without those of the reference.
+	answers, ownAnswers []Answer
+	findings            *Findings
+	certification       *Certification
 }
 
 // conclude adds the result of a level whose parts were counted, and the results of these parts.
 func (j *judgement) conclude(r LevelResult, t *tally) {
-	sum, complete := t.level(r.Level)
+	sum, complete := t.sumLevel(r.Level)
 	r.Planned, r.Reviews = sum.planned, sum.answered
-	j.c.Results = append(j.c.Results, r.Conclude(complete, j.c.Findings))
+	j.certification.Results = append(j.certification.Results, r.Conclude(complete, j.certification.Findings))
 	for _, p := range t.partsOf(r.Level) {
-		known := j.c.Cases[p.id()]
-		known.Planned, known.Answered, known.Findings = t.counts[p].planned, t.counts[p].answered, j.found.OfCase(p.id())
-		j.c.Cases[p.id()] = known
+		result := j.certification.Cases[p.id()]
+		result.Planned, result.Answered, result.Findings = t.counts[p].planned, t.counts[p].answered, j.findings.OfCase(p.id())
+		j.certification.Cases[p.id()] = result
 	}
 }
 
 // concludeDirect adds the levels of direct mode.
 func (j *judgement) concludeDirect() {
 	t := j.plan.planTally()
-	t.count(j.plan, j.own)
-	j.c.Observation = j.plan.observe(j.own)
+	t.addAnswers(j.plan, j.ownAnswers)
+	j.certification.Observation = j.plan.observe(j.ownAnswers)
 	unclear := j.concludeTime()
-	measured := j.plan.measureConcurrency(j.own)
+	measured := j.plan.measureConcurrency(j.ownAnswers)
 	for _, level := range j.plan.levels {
 		r := LevelResult{Level: level}
-		if level == j.plan.repeatedFor() {
+		if level == j.plan.repeatLevel() {
 			r.Concurrency, r.Inconclusive = measured, j.concludeConcurrency(measured)
 		}
 		r.Inconclusive = cmp.Or(r.Inconclusive, unclear[level])
@@ -97,7 +98,7 @@ func (j *judgement) concludeDirect() {
 func (j *judgement) concludeConcurrency(measured []Concurrency) (why string) {
 	for _, c := range measured {
 		if !c.isEnough() {
-			j.c.Cases[part{j.plan.repeatedFor(), c.Check}.id()] = CaseResult{Inconclusive: c.String() + ", and half of them have to"}
+			j.certification.Cases[part{j.plan.repeatLevel(), c.Check}.id()] = CaseResult{Inconclusive: c.String() + ", and half of them have to"}
 			why = cmp.Or(why, c.Check+": "+c.String())
 		}
 	}
@@ -108,16 +109,16 @@ func (j *judgement) concludeConcurrency(measured []Concurrency) (why string) {
 // the level is inconclusive.
 func (j *judgement) concludeTime() map[CertificationLevel]string {
 	unclear := map[CertificationLevel]string{}
-	for _, a := range j.own {
+	for _, a := range j.ownAnswers {
 		if !a.isTimeUnclear() {
 			continue
 		}
-		v, known := j.plan.vector(a.Vector)
-		if !known {
+		v, isKnown := j.plan.findQuestion(a.Vector)
+		if !isKnown {
 			continue
 		}
 		p, why := partOf(a.Check, v), fmt.Sprintf("an answer took %d ms while the harness needed %d ms itself: nothing can be said about time", a.Millis, a.HarnessMs)
-		j.c.Cases[p.id()] = CaseResult{Inconclusive: why}
+		j.certification.Cases[p.id()] = CaseResult{Inconclusive: why}
 		unclear[p.level] = cmp.Or(unclear[p.level], why)
 	}
 	return unclear
@@ -125,7 +126,7 @@ func (j *judgement) concludeTime() map[CertificationLevel]string {
 
 // concludeLoad adds the level load, if any rate was kept up.
 func (j *judgement) concludeLoad() {
-	rates := j.plan.rates(j.own)
+	rates := j.plan.rates(j.ownAnswers)
 	if len(rates) == 0 {
 		return
 	}
@@ -133,58 +134,58 @@ func (j *judgement) concludeLoad() {
 	for _, rate := range rates {
 		if rate.Inconclusive {
 			r.Inconclusive = "the harness was late itself at a rate"
-			j.c.Cases[partOfLoad(rate.check()).id()] = CaseResult{Inconclusive: "the harness was late itself: nothing can be said about time"}
+			j.certification.Cases[partOfLoad(rate.check()).id()] = CaseResult{Inconclusive: "the harness was late itself: nothing can be said about time"}
 		}
 	}
-	least := CaseResult{Planned: 1, Answered: 1, Inconclusive: lessThanLoad(rates, j.own)}
-	j.c.Cases[leastLoad.id()] = least
-	r.Inconclusive = cmp.Or(r.Inconclusive, least.Inconclusive)
-	j.conclude(r, loadTally(j.own))
+	minimum := CaseResult{Planned: 1, Answered: 1, Inconclusive: missingLoad(rates, j.ownAnswers)}
+	j.certification.Cases[minimumLoad.id()] = minimum
+	r.Inconclusive = cmp.Or(r.Inconclusive, minimum.Inconclusive)
+	j.conclude(r, loadTally(j.ownAnswers))
 }
 
 // concludeCluster adds the level of the chain of an API server, if anything was seen of it.
 func (j *judgement) concludeCluster() {
-	if !slices.ContainsFunc(j.own, func(a Answer) bool { return a.Check == inCluster }) {
+	if !slices.ContainsFunc(j.ownAnswers, func(a Answer) bool { return a.Check == inCluster }) {
 		return
 	}
 	t := j.plan.clusterTally()
-	j.countSeen(inCluster, t)
+	j.countObserved(inCluster, t)
 	j.conclude(LevelResult{Level: InCluster}, t)
 }
 
-// countSeen counts once each check that was carried out and can be judged.
-func (j *judgement) countSeen(check string, t *tally) {
-	seen := map[string]bool{}
-	for _, a := range j.own {
-		if a.Check != check || a.Seen == nil {
+// countObserved counts once each check that was carried out and can be judged.
+func (j *judgement) countObserved(check string, t *tally) {
+	counted := map[string]bool{}
+	for _, a := range j.ownAnswers {
+		if a.Check != check || a.ClusterObservation == nil {
 			continue
 		}
-		if seen[a.Vector] {
+		if counted[a.Vector] {
 			continue
 		}
-		seen[a.Vector] = true
-		if judged, err := j.plan.judgeSeen(a); err == nil && !judged.unclear {
-			t.countOf(j.plan.partOfSeen(a)).answered++
+		counted[a.Vector] = true
+		if judged, err := j.plan.judgeObservation(a); err == nil && !judged.unclear {
+			t.countOf(j.plan.partOfObservation(a)).answered++
 		}
 	}
 }
 
 // concludeRevocation adds the level of changes of the policy, if anything was seen of it.
 func (j *judgement) concludeRevocation() {
-	if !slices.ContainsFunc(j.own, func(a Answer) bool { return a.Check == revocation }) {
+	if !slices.ContainsFunc(j.ownAnswers, func(a Answer) bool { return a.Check == revocation }) {
 		return
 	}
 	t := newTally()
 	for _, w := range windows() {
 		t.countOf(part{Revocation, w.ID}).planned++
 	}
-	j.countSeen(revocation, t)
+	j.countObserved(revocation, t)
 	r := LevelResult{Level: Revocation}
 	for _, w := range windows() {
-		i := slices.IndexFunc(j.own, func(a Answer) bool { return a.Check == revocation && a.Vector == w.ID })
+		i := slices.IndexFunc(j.ownAnswers, func(a Answer) bool { return a.Check == revocation && a.Vector == w.ID })
 		if i >= 0 {
-			seen := j.own[i].Seen
-			r.Windows = append(r.Windows, MeasuredWindow{w.ID, seen.Window, seen.Limit})
+			observed := j.ownAnswers[i].ClusterObservation
+			r.Windows = append(r.Windows, MeasuredWindow{w.ID, observed.Window, observed.Limit})
 		}
 	}
 	slices.SortFunc(r.Windows, func(x, y MeasuredWindow) int {
@@ -194,17 +195,18 @@ func (j *judgement) concludeRevocation() {
 	j.conclude(r, t)
 }
 
-// leastLoad is the part of level load that fails if less was asked than the level demands.
-var leastLoad = part{Load, "as-much-as-the-level"}
+// minimumLoad is the part of level load that fails if less was asked than the level demands.
+var minimumLoad = part{Load, "as-much-as-the-level"}
 
-// lessThanLoad returns which questions were fewer than the level demands, or "" if there were enough.
-func lessThanLoad(rates []Rate, answers []Answer) string {
-	isVolume := slices.ContainsFunc(answers, func(a Answer) bool { return isStage(a, volume) && a.Stage.Planned >= LoadVolume })
-	isIdle := slices.ContainsFunc(answers, func(a Answer) bool { return isStage(a, idle) && a.Stage.IdleMs >= LoadIdle.Milliseconds() })
-	isFast := slices.ContainsFunc(rates, func(r Rate) bool { return r.Asked >= LoadLeast })
+// missingLoad returns which questions were fewer than the level demands, or "" if there were enough.
+func missingLoad(rates []Rate, answers []Answer) string {
+	isVolume := slices.ContainsFunc(answers, func(a Answer) bool { return isStage(a, volumeCheck) && a.Stage.Planned >= LoadVolume })
+	isIdle := slices.ContainsFunc(answers, func(a Answer) bool { return isStage(a, idleCheck) && a.Stage.IdleMs >= LoadIdle.Milliseconds() })
+	isFast := slices.ContainsFunc(rates, func(r Rate) bool { return r.TargetRate >= LoadMinimum })
 	isLenient := slices.ContainsFunc(rates, func(r Rate) bool { return r.Limit > float64(LoadP99.Milliseconds()) })
-	if whole := isVolume && isIdle && isFast && !isLenient; whole {
+	isComplete := isVolume && isIdle && isFast && !isLenient
+	if isComplete {
 		return ""
 	}
-	return fmt.Sprintf("the level is %d reviews/s or more with 99 %% of the answers within %s, then %d more, and some after %s without any", LoadLeast, LoadP99, LoadVolume, LoadIdle)
+	return fmt.Sprintf("the level is %d reviews/s or more with 99 %% of the answers within %s, then %d more, and some after %s without any", LoadMinimum, LoadP99, LoadVolume, LoadIdle)
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// controlLength is how long the reference is asked at a rate at which something was found. A part of a long time is
+// controlDuration is how long the reference is asked at a rate at which something was found. A part of a long time is
 // enough to show what the machine does now.
-const controlLength = time.Minute
+const controlDuration = time.Minute
 
-// control asks the reference what was answered wrongly, together with what was asked around it.
-func (r *runner) control(ctx context.Context, answers []Answer, findings []Finding) error {
+// askControl asks the reference what was answered wrongly, together with what was asked around it.
+func (r *runner) askControl(ctx context.Context, answers []Answer, findings []Finding) error {
 	levels := controlledLevels(findings)
 	if len(levels) == 0 {
 		return nil
@@ -24,7 +24,7 @@ func (r *runner) control(ctx context.Context, answers []Answer, findings []Findi
 		return err
 	}
 	defer func() { _ = stop() }()
-	c, err := w.client(false)
+	c, err := w.newClient(false)
 	if err != nil {
 		return err
 	}
@@ -34,20 +34,20 @@ func (r *runner) control(ctx context.Context, answers []Answer, findings []Findi
 	if !slices.Contains(levels, Load) {
 		o.LoadOptions.Rates = nil
 	}
-	o.LoadOptions.Length = min(o.LoadOptions.Length, controlLength)
+	o.LoadOptions.Length = min(o.LoadOptions.Length, controlDuration)
 	progress := func(step string, n int) { r.Runner.Progress("control: "+step, n) }
 	c.lag = r.client.lag
 	control := &runner{Runner: NewRunner[Answer](progress), Options: o, client: c}
-	control.direct(ctx)
-	control.load(ctx)
+	control.askDirect(ctx)
+	control.askLoad(ctx)
 	shortened := o.LoadOptions.Length < r.LoadOptions.Length
 	for _, a := range answers { // also ask what was answered wrongly later, in the part that the reference was not asked
-		v, known := r.Plan.vector(a.Vector)
-		later := shortened && isLoad(a.Check) && a.Stage == nil
-		if !known || !r.Plan.isWrong(a) {
+		v, isKnown := r.Plan.findQuestion(a.Vector)
+		later := shortened && isLoadCheck(a.Check) && a.Stage == nil
+		if !isKnown || !r.Plan.isWrong(a) {
 			continue
 		}
-		if a.Check == first || later {
+		if a.Check == firstCheck || later {
 			right := c.ask(ctx, a.Check, v)
 			right.Micros = 1000 * right.Millis
 			control.Answers = append(control.Answers, right)
@@ -59,9 +59,9 @@ func (r *runner) control(ctx context.Context, answers []Answer, findings []Findi
 
 // controlledLevels returns the levels of those findings that the reference can explain.
 func controlledLevels(findings []Finding) (levels []CertificationLevel) {
-	asked := append(Levels(), Safe, Load)
+	askable := append(Levels(), Safe, Load)
 	for _, f := range findings {
-		isAnswer := slices.Contains(asked, f.Level) && !slices.Contains(unreachable, f.Reason)
+		isAnswer := slices.Contains(askable, f.Level) && !slices.Contains(unreachableFaults, f.Reason)
 		if isAnswer && !f.Advice {
 			levels = seq.AppendMissing(levels, f.Level)
 		}
@@ -79,7 +79,7 @@ func (r *runner) keepControls(answers, controls []Answer) {
 		}
 	}
 	for _, a := range controls {
-		if isLoad(a.Check) || wrong[a.key()] {
+		if isLoadCheck(a.Check) || wrong[a.key()] {
 			a.Control = true
 			r.Answers = append(r.Answers, a)
 		}

@@ -13,24 +13,24 @@ import (
 // again, so it must not change.
 func describeSpec(s spec) string {
 	if r := s.ResourceAttributes; r != nil {
-		return fmt.Sprintf("%+q %+q %+q %+q in %+q", word(s.User), word(r.Verb), word(r.Group+"/"+scenarios.FullResource(r.Resource, r.Subresource)), word(r.Name), word(r.Namespace))
+		return fmt.Sprintf("%+q %+q %+q %+q in %+q", cutWord(s.User), cutWord(r.Verb), cutWord(r.Group+"/"+scenarios.FullResource(r.Resource, r.Subresource)), cutWord(r.Name), cutWord(r.Namespace))
 	}
 	if n := s.NonResourceAttributes; n != nil {
-		return fmt.Sprintf("%+q %+q %+q", word(s.User), word(n.Verb), word(n.Path))
+		return fmt.Sprintf("%+q %+q %+q", cutWord(s.User), cutWord(n.Verb), cutWord(n.Path))
 	}
 	return "a request that is not a review"
 }
 
-// describe returns a question with its answer: what was asked, expected and answered, and the grant that is nearest to
-// it.
-func (b *Plan) describe(v Question, a Answer) string {
+// describeQuestion returns a question with its answer: what was asked, expected and answered, and the grant that is
+// nearest to it.
+func (b *Plan) describeQuestion(v Question, a Answer) string {
 	var out strings.Builder
-	_, _ = fmt.Fprintf(&out, "%s: %s: expected %s, got %s", v.ID, describeSpec(v.Spec), v.expected(), got(a))
-	if a.Said != "" {
-		_, _ = fmt.Fprintf(&out, "\n  it said: %+q", a.Said)
+	_, _ = fmt.Fprintf(&out, "%s: %s: expected %s, got %s", v.ID, describeSpec(v.Spec), v.expectedText(), describeAnswer(a))
+	if a.WrongText != "" {
+		_, _ = fmt.Fprintf(&out, "\n  it said: %+q", a.WrongText)
 	}
 	if g, ok := b.Policy.Nearest(v.Spec); ok && v.Form != literal {
-		_, _ = fmt.Fprintf(&out, "\n  nearest grant: %s", grantText(g))
+		_, _ = fmt.Fprintf(&out, "\n  nearest grant: %s", describeGrant(g))
 	}
 	for _, reason := range slices.Concat(judge(v, a), advise(v, a), []string{v.Reason}) {
 		if text := policy.Why(reason); text != "" {
@@ -41,8 +41,8 @@ func (b *Plan) describe(v Question, a Answer) string {
 	return out.String()
 }
 
-// expected returns in words what the right answer is.
-func (v Question) expected() string {
+// expectedText returns in words what the right answer is.
+func (v Question) expectedText() string {
 	switch {
 	case v.Expect == "":
 		return "a refusal"
@@ -52,7 +52,8 @@ func (v Question) expected() string {
 	return string(v.Expect)
 }
 
-func got(a Answer) string {
+// describeAnswer returns an answer in a few words: its decision, or its fault.
+func describeAnswer(a Answer) string {
 	if a.Fault != "" {
 		if a.HTTP != 0 {
 			return fmt.Sprintf("%s %d", a.Fault, a.HTTP)
@@ -60,7 +61,7 @@ func got(a Answer) string {
 		return a.Fault
 	}
 	text := string(a.decision())
-	for _, field := range []struct{ name, value string }{{"apiVersion", a.APIVersion}, {"kind", a.Kind}, {"fields", strings.Join(a.Unknown, ", ")}} {
+	for _, field := range []struct{ name, value string }{{"apiVersion", a.APIVersion}, {"kind", a.Kind}, {"fields", strings.Join(a.UnknownFields, ", ")}} {
 		if field.value != "" {
 			text += fmt.Sprintf(", %s %+q", field.name, field.value)
 		}
@@ -68,10 +69,11 @@ func got(a Answer) string {
 	return text
 }
 
-func grantText(g scenarios.Grant) string {
-	who := fmt.Sprintf("user %+q", word(g.Subject.User))
+// describeGrant returns a grant on one line.
+func describeGrant(g scenarios.Grant) string {
+	who := fmt.Sprintf("user %+q", cutWord(g.Subject.User))
 	if g.Subject.Group != "" {
-		who = fmt.Sprintf("group %+q", word(g.Subject.Group))
+		who = fmt.Sprintf("group %+q", cutWord(g.Subject.Group))
 	}
 	list := func(all []string) string {
 		if len(all) > 3 {

@@ -11,26 +11,26 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// These are the checks. Plain asks every question once, in order. The others repeat some in other circumstances, for
-// level robust.
+// These are the checks. plainCheck asks every question once, in order. The others repeat some in other circumstances,
+// for level robust.
 const (
-	plain   = "plain"
-	http1   = "http1"
-	http2   = "http2"
-	drift   = "drift"
-	first   = "first"
-	silence = "silence"
-	// afterwards asks once more what was answered wrongly for a while.
-	afterwards = "afterwards"
+	plainCheck   = "plain"
+	http1Check   = "http1"
+	http2Check   = "http2"
+	driftCheck   = "drift"
+	firstCheck   = "first"
+	silenceCheck = "silence"
+	// retryCheck asks once more what was answered wrongly for a while.
+	retryCheck = "afterwards"
 
-	// maxOpened is how many connections keptAlive reviews, sent one after the other, may need.
-	keptAlive = 50
-	maxOpened = 5
-	// concurrent is how many reviews are sent at once, drifting how many are sent one after the other, and parallelAskers
-	// how many do so at the same time.
-	concurrent     = 1000
-	drifting       = 10_500
-	parallelAskers = 8
+	// maxConnections is how many connections the keepAliveReviews, which are sent one after the other, may need.
+	keepAliveReviews = 50
+	maxConnections   = 5
+	// concurrentReviews is how many reviews are sent at once, driftReviews how many are sent one after the other, and
+	// parallelAskers how many do so at the same time.
+	concurrentReviews = 1000
+	driftReviews      = 10_500
+	parallelAskers    = 8
 )
 
 // Options say what is certified, and how.
@@ -50,12 +50,12 @@ type Options struct {
 	// Progress, if it is given, is called before each step.
 	Progress func(step string, reviews int)
 
-	// selects reports whether questions of a part of a level are asked. If it is nil, those of all parts are.
-	selects func(id string) bool
+	// isSelected reports whether questions of a part of a level are asked. If it is nil, those of all parts are.
+	isSelected func(id string) bool
 }
 
-// tries reports whether questions of a part of a level are asked.
-func (o Options) tries(p part) bool { return o.selects == nil || o.selects(p.id()) }
+// isTried reports whether questions of a part of a level are asked.
+func (o Options) isTried(p part) bool { return o.isSelected == nil || o.isSelected(p.id()) }
 
 // Certify asks questions and judges the answers. An error is about the harness; what is wrong with the authorizer is in
 // the findings.
@@ -77,7 +77,7 @@ type runner struct {
 
 // newClient returns a client with connections of its own.
 func (r *runner) newClient(http1 bool) (*client, error) {
-	c, err := r.Webhook.client(http1)
+	c, err := r.Webhook.newClient(http1)
 	if err == nil {
 		c.lag = r.client.lag
 	}
@@ -89,7 +89,7 @@ func askAll(ctx context.Context, all *Runner[Answer], o Options) error {
 	if len(o.Levels) == 0 {
 		o.Levels = o.Plan.levels
 	}
-	c, err := o.Webhook.client(false)
+	c, err := o.Webhook.newClient(false)
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func askAll(ctx context.Context, all *Runner[Answer], o Options) error {
 	if err != nil {
 		return err
 	}
-	r.direct(ctx)
-	if !r.Ended() && ctx.Err() == nil {
-		r.Step(string(Load), func() { r.load(ctx) })
+	r.askDirect(ctx)
+	if !r.HasEnded() && ctx.Err() == nil {
+		r.Step(string(Load), func() { r.askLoad(ctx) })
 		if r.Cluster != nil {
 			if err := r.inCluster(ctx); err != nil {
 				return err
@@ -121,23 +121,23 @@ func askAll(ctx context.Context, all *Runner[Answer], o Options) error {
 // NotLoadedError reports that the authorizer allows nothing of what the policy grants. It is about the setup, not about
 // the authorizer.
 type NotLoadedError struct {
-	Asked int
-	Seed  int64
+	Grants int
+	Seed   int64
 }
 
 func (e *NotLoadedError) Error() string {
-	return fmt.Sprintf("0 of %d grants are allowed: is the policy of seed %d loaded? (authzconf certify policy --seed %d prints it, -o says in which form)", e.Asked, e.Seed, e.Seed)
+	return fmt.Sprintf("0 of %d grants are allowed: is the policy of seed %d loaded? (authzconf certify policy --seed %d prints it, -o says in which form)", e.Grants, e.Seed, e.Seed)
 }
 
-const preflighted = 100
+const preflightQuestions = 100
 
 // preflight asks the first questions. It is satisfied by one allowed grant, or by an answer that is more than a no. A
 // plan without grants has no first questions.
 func (r *runner) preflight(ctx context.Context) error {
-	questions := r.Plan.first()
-	asked, loaded := 0, len(questions) == 0
+	questions := r.Plan.firstQuestions()
+	grants, loaded := 0, len(questions) == 0
 	for _, v := range questions {
-		a := r.client.ask(ctx, first, v)
+		a := r.client.ask(ctx, firstCheck, v)
 		if slices.Contains(r.Levels, Core) {
 			r.Answers = append(r.Answers, a)
 		}
@@ -145,35 +145,35 @@ func (r *runner) preflight(ctx context.Context) error {
 			return nil
 		}
 		if v.Expect == scenarios.Allow {
-			asked++
+			grants++
 			loaded = loaded || a.isMoreThanNo()
 		}
 	}
 	if loaded || ctx.Err() != nil {
 		return nil //nolint:nilerr // Execute records the interruption, and nobody knows whether the policy is loaded
 	}
-	return &NotLoadedError{asked, r.Plan.Policy.Seed}
+	return &NotLoadedError{grants, r.Plan.Policy.Seed}
 }
 
 // isMoreThanNo reports whether an answer differs from what an authorizer without a policy gives.
 func (a Answer) isMoreThanNo() bool {
 	otherReview := a.Kind != "" || a.APIVersion != ""
-	return a.Allowed || !a.Status || otherReview
+	return a.Allowed || !a.HasStatus || otherReview
 }
 
-// direct asks what the levels of direct mode need, in order, until it makes no sense to go on.
-func (r *runner) direct(ctx context.Context) {
+// askDirect asks what the levels of direct mode need, in order, until it makes no sense to go on.
+func (r *runner) askDirect(ctx context.Context) {
 	for _, level := range r.Plan.levels {
 		if !slices.Contains(r.Levels, level) {
 			continue
 		}
 		questions := seq.Filter(r.Plan.All(), func(v Question) bool {
-			return v.Level == level && !r.Plan.leavesOut(v) && r.tries(partOfQuestion(v))
+			return v.Level == level && !r.Plan.leavesOut(v) && r.isTried(partOfQuestion(v))
 		})
 		r.Runner.Progress(string(level), len(questions))
 		goOn, before := true, len(r.Answers)
 		r.Step(string(level), func() {
-			goOn = r.askInOrder(ctx, r.client, plain, r.interleave(questions))
+			goOn = r.askInOrder(ctx, r.client, plainCheck, r.interleave(questions))
 			if goOn {
 				goOn = r.askAgain(ctx, level)
 			}
@@ -183,7 +183,7 @@ func (r *runner) direct(ctx context.Context) {
 			return
 		}
 	}
-	r.Step(afterwards, func() { r.askInOrder(ctx, r.client, afterwards, r.suspects) })
+	r.Step(retryCheck, func() { r.askInOrder(ctx, r.client, retryCheck, r.suspects) })
 }
 
 // askInOrder asks one question after the other. It reports whether it makes sense to go on.
@@ -206,59 +206,61 @@ func (r *runner) askInOrder(ctx context.Context, c *client, check string, questi
 func (r *runner) askAgain(ctx context.Context, level CertificationLevel) bool {
 	switch level {
 	case Robust:
-		return r.robust(ctx)
+		return r.askRobust(ctx)
 	case Safe:
-		return r.askFormations(ctx, r.Plan.askedAgain())
+		return r.runConcurrentChecks(ctx, r.Plan.repeatedQuestions())
 	}
 	return true
 }
 
-// robust repeats the scenarios' reviews over connections that stay open, all at once, after silence, and often. It
+// askRobust repeats the scenarios' reviews over connections that stay open, all at once, after silence, and often. It
 // reports whether it makes sense to go on.
-func (r *runner) robust(ctx context.Context) bool {
-	repeated := r.Plan.askedAgain()
-	for _, check := range []string{http1, http2} {
-		if r.tries(part{Robust, check}) && !r.keepAlive(ctx, check, repeated[check]) {
+func (r *runner) askRobust(ctx context.Context) bool {
+	repeated := r.Plan.repeatedQuestions()
+	for _, check := range []string{http1Check, http2Check} {
+		if r.isTried(part{Robust, check}) && !r.askOverHTTP(ctx, check, repeated[check]) {
 			return false
 		}
 	}
-	if !r.askFormations(ctx, repeated) {
+	if !r.runConcurrentChecks(ctx, repeated) {
 		return false
 	}
-	if r.tries(part{Robust, silence}) && !r.askInSilence(ctx, repeated[silence]) {
+	if r.isTried(part{Robust, silenceCheck}) && !r.askInSilence(ctx, repeated[silenceCheck]) {
 		return false
 	}
-	return !r.tries(part{Robust, drift}) || r.drift(ctx, repeated[drift])
+	return !r.isTried(part{Robust, driftCheck}) || r.askDrift(ctx, repeated[driftCheck])
 }
 
-// askFormations asks questions in all ways at the same time that the plan has. It reports whether it makes sense to go
-// on.
-func (r *runner) askFormations(ctx context.Context, repeated map[string][]Question) bool {
-	for _, f := range r.Plan.formations() {
-		if r.tries(part{r.Plan.repeatedFor(), f.check}) && !r.askAtOnce(ctx, f, repeated[f.check]) {
+// runConcurrentChecks carries out all checks that ask questions at the same time. It reports whether it makes sense to
+// go on.
+func (r *runner) runConcurrentChecks(ctx context.Context, repeated map[string][]Question) bool {
+	for _, f := range r.Plan.concurrentChecks() {
+		if r.isTried(part{r.Plan.repeatLevel(), f.check}) && !r.runConcurrentCheck(ctx, f, repeated[f.check]) {
 			return false
 		}
 	}
 	return true
 }
 
-// keepAlive asks questions over one version of HTTP, and counts the connections that this takes.
-func (r *runner) keepAlive(ctx context.Context, check string, questions []Question) bool {
-	c, err := r.newClient(check == http1)
+// askOverHTTP asks questions over one version of HTTP, and counts the connections that this takes. It reports whether it
+// makes sense to go on.
+func (r *runner) askOverHTTP(ctx context.Context, check string, questions []Question) bool {
+	c, err := r.newClient(check == http1Check)
 	if err != nil {
 		return false
 	}
 	defer c.close()
 	goOn := r.askInOrder(ctx, c, check, questions)
 	if n := len(r.Answers); n > 0 {
-		r.Answers[n-1].Opened = c.opened.Load()
+		r.Answers[n-1].Connections = c.connections.Load()
 	}
 	return goOn
 }
 
-// drift asks more questions than were asked before, on connections of its own, because another replica may answer them.
-func (r *runner) drift(ctx context.Context, questions []Question) bool {
-	r.Runner.Progress(drift, r.Plan.after)
+// askDrift asks more questions than were asked before, on connections of its own, because another replica may answer
+// them. It reports whether it makes sense to go on.
+func (r *runner) askDrift(ctx context.Context, questions []Question) bool {
+	r.Runner.Progress(driftCheck, r.Plan.driftCount)
 	clients := make([]*client, parallelAskers)
 	for i := range clients {
 		c, err := r.newClient(false)
@@ -268,19 +270,19 @@ func (r *runner) drift(ctx context.Context, questions []Question) bool {
 		defer c.close()
 		clients[i] = c
 	}
-	r.Answers = append(r.Answers, r.askTogether(ctx, drift, parallelAskers, clients, questions)...)
-	return !r.Ended()
+	r.Answers = append(r.Answers, r.askInParallel(ctx, driftCheck, parallelAskers, clients, questions)...)
+	return !r.HasEnded()
 }
 
-// askTogether asks questions, a given number at a time, and spreads them over the clients in turn. It returns the
+// askInParallel asks questions, a given number at a time, and spreads them over the clients in turn. It returns the
 // answers in the order of the questions.
-func (r *runner) askTogether(ctx context.Context, check string, atOnce int, clients []*client, questions []Question) []Answer {
+func (r *runner) askInParallel(ctx context.Context, check string, atOnce int, clients []*client, questions []Question) []Answer {
 	answers := make([]Answer, len(questions))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for i, q := range questions {
 		g.Go(func() error {
-			if r.Ended() || ctx.Err() != nil {
+			if r.HasEnded() || ctx.Err() != nil {
 				return nil //nolint:nilerr // the question has no answer: the runner records why it ended, and Execute an interruption
 			}
 			a := clients[i%len(clients)].ask(ctx, check, q)
@@ -301,15 +303,15 @@ const controlStep = "reference"
 
 // findBlame asks the reference what was answered wrongly.
 func (r *runner) findBlame(ctx context.Context) error {
-	answers, err := r.All()
+	answers, err := r.AllAnswers()
 	if err != nil {
 		return err
 	}
-	answers = r.Plan.reread(answers)
-	found, err := r.Plan.examine(answers)
+	answers = r.Plan.readBodiesAgain(answers)
+	findings, err := r.Plan.examine(answers)
 	if err != nil {
 		return err
 	}
-	r.Step(controlStep, func() { err = r.control(ctx, answers, found.Sorted(nil)) })
+	r.Step(controlStep, func() { err = r.askControl(ctx, answers, findings.Sorted(nil)) })
 	return err
 }

@@ -32,6 +32,7 @@ type stepRecorder[A any] struct {
 	pieces int
 }
 
+// record appends the answers of a step to the log, in pieces of chunkSize.
 func (r *stepRecorder[A]) record(step string, took time.Duration, answers []A) error {
 	parts := slices.Collect(slices.Chunk(answers, chunkSize))
 	for i, part := range parts {
@@ -59,8 +60,8 @@ func readAnswers[A any](view record.View) (answers []A, err error) {
 	return answers, nil
 }
 
-// evidenceOf returns the files that have the answers of a level.
-func evidenceOf(view record.View, level string) (files []string) {
+// evidenceFiles returns the files that have the answers of a level.
+func evidenceFiles(view record.View, level string) (files []string) {
 	for _, key := range view.Keys(answersKey) {
 		if _, step, _ := strings.Cut(key, "-"); strings.HasPrefix(step, level) {
 			files = append(files, view.EvidenceFile(key))

@@ -10,7 +10,7 @@ import (
 // examination is one pass over the answers of a run, in their order.
 type examination struct {
 	plan     *Plan
-	found    *Findings
+	findings *Findings
 	controls controls
 	rates    []Rate
 	// causes has the first finding about each question that was answered wrongly.
@@ -26,7 +26,7 @@ type cause struct {
 // examine collects what is wrong in the answers. It returns an error if an answer belongs to no planned question.
 func (b *Plan) examine(answers []Answer) (*Findings, error) {
 	rates := b.rates(withoutControls(answers))
-	e := &examination{plan: b, found: NewFindings(), controls: b.controls(answers), rates: rates, causes: map[string]*cause{}}
+	e := &examination{plan: b, findings: NewFindings(), controls: b.newControls(answers), rates: rates, causes: map[string]*cause{}}
 	isTransient := e.addOutages(answers)
 	for i, a := range answers {
 		isLeftOut := a.Control || a.Stage != nil || isTransient[i]
@@ -40,10 +40,10 @@ func (b *Plan) examine(answers []Answer) (*Findings, error) {
 	for _, r := range rates {
 		for _, problem := range r.problems() {
 			f := Finding{Reason: problem.reason, Level: Load, Blame: e.controls.blameForRate(r, problem.reason)}
-			e.found.Add(partOfLoad(r.check()).id(), f, func() string { return problem.text })
+			e.findings.Add(partOfLoad(r.check()).id(), f, func() string { return problem.text })
 		}
 	}
-	return e.found, nil
+	return e.findings, nil
 }
 
 // addOutages adds what was wrong only for a while, with one finding for each such time. It returns the indexes of these
@@ -52,9 +52,9 @@ func (e *examination) addOutages(answers []Answer) map[int]bool {
 	isTransient := map[int]bool{}
 	for _, o := range e.plan.transientOutages(answers) {
 		begin := answers[o.wrong[0]]
-		v, _ := e.plan.vector(begin.Vector)
-		f := Finding{Reason: transient, Level: levelOf(v, begin), Blame: e.controls.blame(begin, transient)}
-		e.found.Add(partOf(begin.Check, v).id(), f, func() string { return o.describe(e.plan, answers) })
+		v, _ := e.plan.findQuestion(begin.Vector)
+		f := Finding{Reason: reasonTransient, Level: levelOf(v, begin), Blame: e.controls.blame(begin, reasonTransient)}
+		e.findings.Add(partOf(begin.Check, v).id(), f, func() string { return o.describe(e.plan, answers) })
 		for _, i := range o.wrong {
 			isTransient[i] = true
 		}
@@ -62,11 +62,12 @@ func (e *examination) addOutages(answers []Answer) map[int]bool {
 	return isTransient
 }
 
+// add adds what an answer shows. It returns an error if the answer belongs to no planned question.
 func (e *examination) add(a Answer) error {
-	if a.Seen != nil {
-		return e.addSeen(a)
+	if a.ClusterObservation != nil {
+		return e.addObservation(a)
 	}
-	v, ok := e.plan.vector(a.Vector)
+	v, ok := e.plan.findQuestion(a.Vector)
 	if !ok {
 		return fmt.Errorf("the evidence is about %q, which seed %d does not have", a.Vector, e.plan.Policy.Seed)
 	}
@@ -76,64 +77,67 @@ func (e *examination) add(a Answer) error {
 
 // addAnswer adds what is wrong with an answer. What follows from another wrong answer is not a finding of its own.
 func (e *examination) addAnswer(v Question, a Answer) {
-	id, known := partOf(a.Check, v).id(), e.causes[v.Base]
-	example := func() string { return e.plan.describe(v, a) + silenceText(a) }
+	id, baseCause := partOf(a.Check, v).id(), e.causes[v.Base]
+	example := func() string { return e.plan.describeQuestion(v, a) + describePause(a) }
 	for _, reason := range judge(v, a) {
-		isTime := reason == answersSlowly
-		isRepeated := a.Check != plain && e.causes[v.ID] != nil
+		isTime := reason == reasonSlow
+		isRepeated := a.Check != plainCheck && e.causes[v.ID] != nil
 		switch {
 		case isTime:
-		case known != nil && a.Check == plain:
-			e.found.Add(known.caseID, known.finding, example)
+		case baseCause != nil && a.Check == plainCheck:
+			e.findings.Add(baseCause.caseID, baseCause.finding, example)
 			continue
-		case known != nil || isRepeated:
+		case baseCause != nil || isRepeated:
 			continue
 		}
 		f := Finding{Reason: reason, Level: levelOf(v, a), Blame: e.controls.blame(a, reason)}
-		if other := otherReason(a.Check); other != "" && a.Fault == "" && !isTime {
+		isWrongAnswer := a.Fault == "" && !isTime
+		if other := repeatedReason(a.Check); other != "" && isWrongAnswer {
 			f.Reason = other
 		}
-		e.found.Add(id, f, example)
+		e.findings.Add(id, f, example)
 		if e.causes[v.ID] == nil && !isTime {
 			e.causes[v.ID] = &cause{id, f}
 		}
 	}
 	for _, reason := range advise(v, a) {
-		e.found.Add(id, Finding{Reason: reason, Level: levelOf(v, a), Advice: true}, example)
+		e.findings.Add(id, Finding{Reason: reason, Level: levelOf(v, a), Advice: true}, example)
 	}
-	if a.Opened > maxOpened {
+	if a.Connections > maxConnections {
 		f := Finding{Reason: "no-keep-alive", Level: Robust, Blame: e.controls.blame(a, "")}
-		e.found.Add(id, f, func() string { return fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Opened, keptAlive) })
+		e.findings.Add(id, f, func() string {
+			return fmt.Sprintf("%s: %d connections for %d reviews", a.Check, a.Connections, keepAliveReviews)
+		})
 	}
 }
 
-// addSeen adds what is wrong with what an API server did.
-func (e *examination) addSeen(a Answer) error {
-	j, err := e.plan.judgeSeen(a)
+// addObservation adds what is wrong with what an API server did.
+func (e *examination) addObservation(a Answer) error {
+	j, err := e.plan.judgeObservation(a)
 	if err != nil {
 		return err
 	}
-	id, example := e.plan.partOfSeen(a).id(), func() string { return j.text }
+	id, example := e.plan.partOfObservation(a).id(), func() string { return j.text }
 	if j.reason != "" {
-		e.found.Add(id, Finding{Reason: j.reason, Level: j.level, Blame: e.controls.blame(a, j.reason)}, example)
+		e.findings.Add(id, Finding{Reason: j.reason, Level: j.level, Blame: e.controls.blame(a, j.reason)}, example)
 	}
 	if j.unclear {
 		blame := cmp.Or(e.controls.blame(a, j.reason), verdicts.BlameEnvironment)
-		e.found.Add(id, Finding{Reason: "could-not-be-judged", Level: j.level, Blame: blame}, example)
+		e.findings.Add(id, Finding{Reason: "could-not-be-judged", Level: j.level, Blame: blame}, example)
 	}
 	return nil
 }
 
-// otherReason returns the name of a wrong answer in a check that repeats questions in other circumstances.
-func otherReason(check string) string {
+// repeatedReason returns the name of a wrong answer in a check that repeats questions in other circumstances.
+func repeatedReason(check string) string {
 	switch {
-	case isLoad(check):
+	case isLoadCheck(check):
 		return "wrong-under-load"
-	case isAtOnce(check):
+	case isConcurrent(check):
 		return "wrong-under-concurrency"
-	case check == silence:
+	case check == silenceCheck:
 		return "wrong-after-silence"
-	case check == drift:
+	case check == driftCheck:
 		return "drifts"
 	}
 	return ""

@@ -13,11 +13,11 @@ const maxShown = 4 << 10
 // Explain sends a question of a plan once more, and shows request and answer on one screen: what was asked, as curl
 // would send it, what came back, and what is right and why. An error is about the input.
 func Explain(ctx context.Context, w *Webhook, b *Plan, id string) (text string, right bool, err error) {
-	v, ok := b.vector(id)
+	v, ok := b.findQuestion(id)
 	if !ok {
 		return "", false, fmt.Errorf("seed %d has no question %q: findings name theirs first, as in scenario/…#3 or relation/ignores-name/1", b.Policy.Seed, id)
 	}
-	c, err := w.client(false)
+	c, err := w.newClient(false)
 	if err != nil {
 		return "", false, err
 	}
@@ -26,7 +26,7 @@ func Explain(ctx context.Context, w *Webhook, b *Plan, id string) (text string, 
 	if err != nil {
 		return "", false, err
 	}
-	a := c.ask(ctx, plain, v)
+	a := c.ask(ctx, plainCheck, v)
 	wrong := judge(v, a)
 	verdict := "right"
 	if len(wrong) > 0 {
@@ -36,7 +36,7 @@ func Explain(ctx context.Context, w *Webhook, b *Plan, id string) (text string, 
 	if a.Length > 0 {
 		answer = fmt.Sprintf("(%d bytes)", a.Length)
 	}
-	return fmt.Sprintf("%s\n\n%s\n\nHTTP/%d %d in %d ms\n%s\n\n%s (level %s)\n", b.describe(v, a), request, a.Protocol, a.HTTP, a.Millis, strings.TrimSpace(answer), verdict, v.Level), len(wrong) == 0, nil
+	return fmt.Sprintf("%s\n\n%s\n\nHTTP/%d %d in %d ms\n%s\n\n%s (level %s)\n", b.describeQuestion(v, a), request, a.Protocol, a.HTTP, a.Millis, strings.TrimSpace(answer), verdict, v.Level), len(wrong) == 0, nil
 }
 
 // curl returns the request of a question as a shell command. It contains no credentials, but names their files.
@@ -50,7 +50,7 @@ func (c *client) curl(ctx context.Context, v Question) (string, error) {
 
 // Curl returns the shell command that sends a body to the webhook. It contains no credentials, but names their files.
 func (w *Webhook) Curl(ctx context.Context, body []byte) (string, error) {
-	c, err := w.client(false)
+	c, err := w.newClient(false)
 	if err != nil {
 		return "", err
 	}

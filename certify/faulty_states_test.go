@@ -82,7 +82,7 @@ func stateFaults() []faultyAuthorizer {
 		})),
 		speaks("cuts-when-busy", "closes-the-connection", "with many reviews under way answers end in the middle", cutting),
 		decides("opens-after-silence", "wrong-after-silence", "the first review after 300 ms without any is allowed", sleepy(300*time.Millisecond)),
-		decides("opens-for-a-while", transient, "for half a second everything is allowed", opening(500*time.Millisecond)),
+		decides("opens-for-a-while", reasonTransient, "for half a second everything is allowed", opening(500*time.Millisecond)),
 		decides("drifts-open", "drifts", "after 10,000 reviews everything is allowed", after(10_000, func(reference.Decider, review) scenarios.Decision { return scenarios.Allow })),
 		decides("drifts-closed", "drifts", "after 10,000 reviews nothing is allowed", after(10_000, func(reference.Decider, review) scenarios.Decision { return scenarios.NoOpinion })),
 		decides("answers-slowly", "answers-slowly", "some answers take longer than an API server waits", func(right reference.Decider) reference.Decider {

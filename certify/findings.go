@@ -38,8 +38,10 @@ type Findings struct {
 	byCases map[string]findingTable
 }
 
+// findingTable has the findings by what distinguishes them.
 type findingTable map[findingKey]*Finding
 
+// findingKey is what distinguishes one finding from another.
 type findingKey struct {
 	reason string
 	level  CertificationLevel
@@ -62,14 +64,15 @@ func (c *Findings) Add(caseID string, f Finding, example func() string) {
 	c.byCases[caseID].add(f, example)
 }
 
+// add counts a finding, and keeps the example if it is one of the first.
 func (t findingTable) add(f Finding, example func() string) {
 	key := findingKey{f.Reason, f.Level, f.Blame, f.Advice}
 	if t[key] == nil {
 		t[key] = &f
 	}
-	known := t[key]
-	if known.Count++; len(known.Examples) < maxExamples {
-		known.Examples = append(known.Examples, example())
+	finding := t[key]
+	if finding.Count++; len(finding.Examples) < maxExamples {
+		finding.Examples = append(finding.Examples, example())
 	}
 }
 
@@ -79,6 +82,7 @@ func (c *Findings) Sorted(order []CertificationLevel) []Finding { return c.all.s
 // OfCase returns the findings of a case.
 func (c *Findings) OfCase(id string) []Finding { return c.byCases[id].sorted(nil) }
 
+// sorted returns the findings in the order of the given levels.
 func (t findingTable) sorted(order []CertificationLevel) []Finding {
 	out := seq.Map(slices.Collect(maps.Values(t)), func(f *Finding) Finding { return *f })
 	slices.SortFunc(out, func(x, y Finding) int {

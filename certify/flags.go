@@ -45,6 +45,7 @@ type certifyFlags struct {
 	release    local.Release
 }
 
+// registerLoad adds the flags of level load.
 func (f *certifyFlags) registerLoad(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.tryLoad, "load", false, "try level load too: right answers in time at the rates of --load-rates")
 	fs.IntSliceVar(&f.load.Rates, "load-rates", LoadRates(), "rates of level load, in reviews per second")
@@ -54,6 +55,7 @@ func (f *certifyFlags) registerLoad(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.load.Idle, "load-idle", LoadIdle, "how long nothing is asked then, before some more")
 }
 
+// registerCluster adds the flags of the levels that need an API server.
 func (f *certifyFlags) registerCluster(fs *pflag.FlagSet) {
 	fs.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
 	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
@@ -85,7 +87,7 @@ func (f *certifyFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	if o.V1Only {
 		o.Plan = o.Plan.withoutV1beta1()
 	}
-	o.Plan.onCell(cellFor(f.release))
+	o.Plan.setCell(cellFor(f.release))
 	if f.inCluster != "" {
 		o.Cluster = f.clusterOptions(i.Messages)
 	}
@@ -117,6 +119,7 @@ func (f *certifyFlags) check() (err error) {
 	return f.versions.check()
 }
 
+// clusterOptions returns the options of the levels that need an API server.
 func (f *certifyFlags) clusterOptions(messages io.Writer) *ClusterOptions {
 	f.binaries.Progress = messages
 	o := &ClusterOptions{Release: f.release, Binaries: &f.binaries, OwnCache: f.ownCache}
@@ -126,6 +129,7 @@ func (f *certifyFlags) clusterOptions(messages io.Writer) *ClusterOptions {
 	return o
 }
 
+// loadPolicy runs the policy hook with a policy.
 func (f *certifyFlags) loadPolicy(ctx context.Context, p *policy.Policy, messages io.Writer) error {
 	raw, err := p.JSON()
 	if err != nil {
@@ -143,7 +147,7 @@ func (f *certifyFlags) trial(o Options, challenge *Challenge, messages io.Writer
 				return err
 			}
 		}
-		err := askAll(ctx, r, o.selected(t.Planned, selects))
+		err := askAll(ctx, r, o.selectCases(t.Planned, selects))
 		var notLoaded *NotLoadedError
 		if errors.As(err, &notLoaded) {
 			return &usage.Error{Problem: notLoaded.Error(), Err: notLoaded}
@@ -160,13 +164,13 @@ func (o Options) trial(subject Subject, challenge *Challenge, planned []product.
 		Planned: planned, Examine: o.Plan.Judge,
 	}
 	t.Ask = func(ctx context.Context, r *Runner[Answer], selects func(string) bool) error {
-		return askAll(ctx, r, o.selected(t.Planned, selects))
+		return askAll(ctx, r, o.selectCases(t.Planned, selects))
 	}
 	return t
 }
 
-// caseOf returns the case of a part. why is the reason if it is not run.
-func caseOf(p part, why *product.NotRun) product.Case {
+// newCase returns the case of a part. why is the reason if it is not run.
+func newCase(p part, why *product.NotRun) product.Case {
 	depends := scenarios.Extended
 	if p.level == Core || p.level == Safe {
 		depends = scenarios.Core
@@ -178,23 +182,23 @@ func caseOf(p part, why *product.NotRun) product.Case {
 
 // directCases returns the cases of direct mode.
 func (o Options) directCases() []product.Case {
-	return seq.Map(o.Plan.planTally().parts, func(p part) product.Case { return caseOf(p, nil) })
+	return seq.Map(o.Plan.planTally().parts, func(p part) product.Case { return newCase(p, nil) })
 }
 
 // cases returns the cases that are judged, and those that would be judged with other flags.
 func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
-	add := func(p part, why *product.NotRun) { out = append(out, caseOf(p, why)) }
+	add := func(p part, why *product.NotRun) { out = append(out, newCase(p, why)) }
 	out = o.directCases()
 	var why *product.NotRun
 	if len(o.LoadOptions.Rates) == 0 {
-		why = notAskedFor("--load")
+		why = notRunWithout("--load")
 		o.LoadOptions.Rates, o.LoadOptions.Volume = LoadRates(), LoadVolume
 	}
 	for _, p := range o.LoadOptions.parts() {
 		add(p, why)
 	}
 	if why = nil; !inCluster {
-		why = notAskedFor("--in-cluster")
+		why = notRunWithout("--in-cluster")
 	}
 	for _, p := range o.Plan.clusterTally().parts {
 		add(p, why)
@@ -208,14 +212,14 @@ func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
 	return out
 }
 
-// notAskedFor returns the reason that a level is not tried: it needs a flag.
-func notAskedFor(flag string) *product.NotRun {
+// notRunWithout returns the reason that a level is not tried: it needs a flag.
+func notRunWithout(flag string) *product.NotRun {
 	return &product.NotRun{Cause: reports.CauseUser, Why: "it is tried with " + flag}
 }
 
-// selected returns the options for those cases that are run.
-func (o Options) selected(planned []product.Case, selects func(string) bool) Options {
-	o.selects = selects
+// selectCases returns the options for those cases that are run.
+func (o Options) selectCases(planned []product.Case, selects func(string) bool) Options {
+	o.isSelected = selects
 	o.Levels = []CertificationLevel{"none"}
 	has := func(level CertificationLevel) bool {
 		return slices.ContainsFunc(planned, func(c product.Case) bool { return c.Group == string(level) && c.NotRun == nil })

@@ -9,21 +9,21 @@ import (
 
 // heldConns are the connections of clients. What is written to them can be held back, and then sent at once.
 type heldConns struct {
-	mu  sync.Mutex
-	all []*heldConn
+	mu    sync.Mutex
+	conns []*heldConn
 }
 
-// dial returns a function that opens connections whose writes can be held back.
-func (c *heldConns) dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
+// wrapDial returns a function that opens connections whose writes can be held back.
+func (c *heldConns) wrapDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		plain, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		conn := &heldConn{Conn: plain, all: c}
+		conn := &heldConn{Conn: plain, conns: c}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.all = append(c.all, conn)
+		c.conns = append(c.conns, conn)
 		return conn, nil
 	}
 }
@@ -32,29 +32,29 @@ func (c *heldConns) dial(dial func(ctx context.Context, network, address string)
 func (c *heldConns) remove(conn *heldConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all = slices.DeleteFunc(c.all, func(other *heldConn) bool { return other == conn })
+	c.conns = slices.DeleteFunc(c.conns, func(other *heldConn) bool { return other == conn })
 }
 
-// list returns the open connections.
-func (c *heldConns) list() []*heldConn {
+// openConns returns the open connections.
+func (c *heldConns) openConns() []*heldConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.all)
+	return slices.Clone(c.conns)
 }
 
 // isEmpty reports whether no connection is open.
-func (c *heldConns) isEmpty() bool { return len(c.list()) == 0 }
+func (c *heldConns) isEmpty() bool { return len(c.openConns()) == 0 }
 
-// close holds back everything that is written from now on.
-func (c *heldConns) close() {
-	for _, conn := range c.list() {
+// holdWrites holds back everything that is written from now on.
+func (c *heldConns) holdWrites() {
+	for _, conn := range c.openConns() {
 		conn.setHeld(true)
 	}
 }
 
-// open sends what was held back. Later writes are no longer held back.
-func (c *heldConns) open() {
-	for _, conn := range c.list() {
+// releaseWrites sends what was held back. Later writes are no longer held back.
+func (c *heldConns) releaseWrites() {
+	for _, conn := range c.openConns() {
 		conn.setHeld(false)
 	}
 }
@@ -62,7 +62,7 @@ func (c *heldConns) open() {
 // heldConn is a connection whose writes can be held back.
 type heldConn struct {
 	net.Conn
-	all *heldConns // that it is one of
+	conns *heldConns // that it is one of
 
 	mu      sync.Mutex
 	isHeld  bool
@@ -82,7 +82,7 @@ func (c *heldConn) Write(p []byte) (int, error) {
 
 // Close closes the connection.
 func (c *heldConn) Close() error {
-	c.all.remove(c)
+	c.conns.remove(c)
 	return c.Conn.Close()
 }
 

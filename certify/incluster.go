@@ -35,8 +35,9 @@ type ClusterOptions struct {
 	// gate is the state of the gate with which the API server is really started, for a test in which that is
 	// unexpected. If it is empty, the expected one is used.
 	gate scenarios.Gate
-	// only selects checks of the chain, for a test. If it leaves any out, the level is not granted.
-	only func(clusterCheck) bool
+	// isSelected reports whether a check of the chain is carried out, for a test. If it leaves any out, the level is not
+	// granted.
+	isSelected func(clusterCheck) bool
 }
 
 // These are the names of the webhooks in a cluster.
@@ -57,7 +58,7 @@ type cluster struct {
 	control  *cluster // the same API server with the reference authorizer
 	stops    []func() error
 	reloads  int // how often the chain was reloaded
-	out      []Answer
+	answers  []Answer
 }
 
 // startCluster starts an API server that knows the webhook and the reference. Neither is in its chain yet.
@@ -69,7 +70,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 		}
 	}()
 	// The reference has the policy of another seed, so that its scenarios are new to the API server.
-	other, err := newPlanOf(b.scenarios, b.Policy.Seed+1)
+	other, err := makePlan(b.scenarios, b.Policy.Seed+1)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	webhooks := map[string][]byte{}
 	for name, w := range map[string]*Webhook{testedWebhook: w, controlWebhook: ref} {
 		var r relay
-		if r, webhooks[name], err = w.relayed(); err != nil {
+		if r, webhooks[name], err = w.startRelay(); err != nil {
 			return nil, err
 		}
 		c.relays[name] = r
@@ -91,13 +92,13 @@ func startCluster(ctx context.Context, b *Plan, w *Webhook, o ClusterOptions) (_
 	if err := c.start(ctx, webhooks); err != nil {
 		return nil, err
 	}
-	other.onCell(b.cell)
+	other.setCell(b.cell)
 	control := *c
-	control.plan, control.webhook, control.name, control.stops, control.out = other, ref, controlWebhook, nil, nil
+	control.plan, control.webhook, control.name, control.stops, control.answers = other, ref, controlWebhook, nil, nil
 	control.o.OwnCache, control.o.Load = 0, func(_ context.Context, p *policy.Policy) error { holder.Store(p); return nil }
 	c.control = &control
 	for _, c := range []*cluster{c, c.control} {
-		if err := c.giveRole(ctx); err != nil {
+		if err := c.createRole(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -113,10 +114,11 @@ func cellFor(release local.Release) verdicts.Cell {
 	return verdicts.Cell{Name: release.Minor + "-certify", Provider: server.Local, Kubernetes: release.Version, Gate: gate}
 }
 
+// start starts the API server, which knows the given webhooks by their kubeconfigs.
 func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err error) {
 	release := cmp.Or(c.o.Release, local.Newest())
 	cell := cellFor(release)
-	c.plan.onCell(cell)
+	c.plan.setCell(cell)
 	cell.Gate = cmp.Or(c.o.gate, cell.Gate)
 	c.target, err = server.Start(ctx, server.Options{Cell: cell, Release: release, Binaries: c.o.Binaries, Webhooks: webhooks})
 	if err != nil {
@@ -127,11 +129,11 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 	return err
 }
 
-// giveRole creates the only role that RBAC has in these checks. It allows to read config maps of one namespace, for one
-// user whom the authorizer under test does not know and one whom it does.
-func (c *cluster) giveRole(ctx context.Context) error {
-	s := &scenarios.Scenario{ID: "certify", Suffix: c.plan.behindUser()}
-	for _, user := range []string{c.plan.behindUser(), c.plan.Policy.Probe.Reader} {
+// createRole creates the only role that RBAC has in these checks. It allows two users to read config maps of one
+// namespace: one whom the authorizer under test does not know, and one whom it does.
+func (c *cluster) createRole(ctx context.Context) error {
+	s := &scenarios.Scenario{ID: "certify", Suffix: c.plan.roleUser()}
+	for _, user := range []string{c.plan.roleUser(), c.plan.Policy.Probe.Reader} {
 		s.Grants = append(s.Grants, scenarios.Grant{
 			Subject: scenarios.Subject{User: user}, Verbs: []string{"get"}, APIGroups: []string{""},
 			Resources: []string{"configmaps"}, Namespace: c.plan.Policy.Probe.Namespace,
@@ -140,6 +142,7 @@ func (c *cluster) giveRole(ctx context.Context) error {
 	return c.replayer.Grant(ctx, s)
 }
 
+// stop stops everything that was started, in the reverse order.
 func (c *cluster) stop() error {
 	var err error
 	for _, stop := range slices.Backward(c.stops) {
@@ -149,9 +152,9 @@ func (c *cluster) stop() error {
 	return err
 }
 
-// authorizer returns the configuration of the webhook in a place. Its timeout differs a little each time, because an
+// authorizerAt returns the configuration of the webhook in a place. Its timeout differs a little each time, because an
 // API server ignores a chain that it has already, and keeps what it remembers of it.
-func (c *cluster) authorizer(p place) server.Authorizer {
+func (c *cluster) authorizerAt(p chainPlace) server.Authorizer {
 	c.reloads++
 	return server.Authorizer{
 		Webhook: c.name, Position: p.position, Deny: p.deny, Timeout: webhookTimeout + time.Duration(c.reloads)*time.Millisecond,
@@ -159,45 +162,45 @@ func (c *cluster) authorizer(p place) server.Authorizer {
 	}
 }
 
-// chain carries out the selected checks of a plan, one place after the other.
-func (c *cluster) chain(ctx context.Context, plan []clusterCheck, progress func(string, int)) error {
-	for _, p := range places() {
-		here := seq.Filter(plan, func(check clusterCheck) bool { return check.Place == p })
-		if len(here) == 0 {
+// runChecks carries out the selected checks of a plan, one place after the other.
+func (c *cluster) runChecks(ctx context.Context, plan []clusterCheck, progress func(string, int)) error {
+	for _, p := range chainPlaces() {
+		checks := seq.Filter(plan, func(check clusterCheck) bool { return check.Place == p })
+		if len(checks) == 0 {
 			continue
 		}
-		progress(inCluster+" "+p.String(), len(here))
-		if err := c.target.ReloadAuthorizer(ctx, c.authorizer(p)); err != nil {
+		progress(inCluster+" "+p.String(), len(checks))
+		if err := c.target.ReloadAuthorizer(ctx, c.authorizerAt(p)); err != nil {
 			return err
 		}
-		if err := c.place(ctx, here); err != nil {
+		if err := c.runChecksAt(ctx, checks); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place carries out the checks of one place. Scenarios come first, and then the questions, phase by phase.
-func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
+// runChecksAt carries out the checks of one place. Scenarios come first, and then the questions, phase by phase.
+func (c *cluster) runChecksAt(ctx context.Context, checks []clusterCheck) error {
 	for _, check := range checks {
 		if check.Scenario != nil {
-			c.out = append(c.out, Answer{Check: inCluster, Vector: check.ID, Seen: &Seen{
+			c.answers = append(c.answers, Answer{Check: inCluster, Vector: check.ID, ClusterObservation: &ClusterObservation{
 				Scenario: c.replayer.ReplayAuthorized(ctx, check.Scenario, c.plan.suffixOf(check.Scenario)),
 			}})
 		}
 	}
 	relay := c.relays[c.name]
-	for _, ph := range []phase{up, again, down, back} { // in the order of time
+	for _, ph := range []phase{phaseUp, phaseRepeated, phaseDown, phaseRestored} { // in the order of time
 		switch ph {
-		case down:
+		case phaseDown:
 			relay.Set() // to nowhere
 			relay.Cut()
-		case back:
-			relay.Set(relay.to)
+		case phaseRestored:
+			relay.Set(relay.target)
 		}
 		for _, check := range checks {
 			if check.Scenario == nil && check.Phase == ph {
-				c.out = append(c.out, c.question(ctx, check))
+				c.answers = append(c.answers, c.askQuestion(ctx, check))
 			}
 		}
 		if err := errors.Join(ctx.Err(), c.target.Err()); err != nil {
@@ -208,34 +211,35 @@ func (c *cluster) place(ctx context.Context, checks []clusterCheck) error {
 }
 
 const (
-	// recovery is how long an API server may take to reach a webhook that is available again.
-	recovery = 5 * time.Second
-	poll     = 50 * time.Millisecond
+	// maxRecovery is how long an API server may take to reach a webhook that is available again.
+	maxRecovery  = 5 * time.Second
+	pollInterval = 50 * time.Millisecond
 )
 
-// question asks the API server a question. In phase back it repeats it until the answer is the expected one or the time
-// is over.
-func (c *cluster) question(ctx context.Context, check clusterCheck) Answer {
+// askQuestion asks the API server a question. In phaseRestored it repeats it until the answer is the expected one or
+// the time is over.
+func (c *cluster) askQuestion(ctx context.Context, check clusterCheck) Answer {
 	began := time.Now()
 	for {
-		seen := c.review(ctx, check.Spec)
-		waiting := check.Phase == back && seen.Got != string(check.Expect) && time.Since(began) < recovery
+		observation := c.askReview(ctx, check.Spec)
+		waiting := check.Phase == phaseRestored && observation.Answer != string(check.Expect) && time.Since(began) < maxRecovery
 		if !waiting || ctx.Err() != nil {
-			return Answer{Check: inCluster, Vector: check.ID, Seen: seen, Millis: time.Since(began).Milliseconds()}
+			return Answer{Check: inCluster, Vector: check.ID, ClusterObservation: observation, Millis: time.Since(began).Milliseconds()}
 		}
-		clusters.Pause(ctx, poll)
+		clusters.Pause(ctx, pollInterval)
 	}
 }
 
-func (c *cluster) review(ctx context.Context, s spec) *Seen {
-	seen := &Seen{}
+// askReview asks the API server a SubjectAccessReview as an administrator.
+func (c *cluster) askReview(ctx context.Context, s spec) *ClusterObservation {
+	observation := &ClusterObservation{}
 	answer, err := c.replayer.Admin().AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
 	if err != nil {
-		seen.Error = word(firstLine(err))
-		return seen
+		observation.Error = cutWord(firstLine(err))
+		return observation
 	}
-	seen.Got = string(Answer{Denied: answer.Status.Denied, Allowed: answer.Status.Allowed}.decision())
-	return seen
+	observation.Answer = string(Answer{Denied: answer.Status.Denied, Allowed: answer.Status.Allowed}.decision())
+	return observation
 }
 
 // inCluster carries out the checks that need an API server.
@@ -247,33 +251,33 @@ func (r *runner) inCluster(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	plan := seq.Filter(r.Plan.clusterPlan(), func(check clusterCheck) bool {
-		wanted := c.o.only == nil || c.o.only(check)
-		return wanted && r.tries(check.part())
+		isWanted := c.o.isSelected == nil || c.o.isSelected(check)
+		return isWanted && r.isTried(check.part())
 	})
 	r.Step(inCluster, func() {
-		err = c.chain(ctx, plan, r.Runner.Progress)
-		r.Answers = append(r.Answers, c.out...)
+		err = c.runChecks(ctx, plan, r.Runner.Progress)
+		r.Answers = append(r.Answers, c.answers...)
 	})
 	if err != nil {
 		return err
 	}
 	if c.o.Load != nil {
-		before := len(c.out)
+		before := len(c.answers)
 		r.Step(revocation, func() {
-			err = c.revoke(ctx, r.Runner.Progress)
-			r.Answers = append(r.Answers, c.out[before:]...)
+			err = c.measureRevocation(ctx, r.Runner.Progress)
+			r.Answers = append(r.Answers, c.answers[before:]...)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return c.controls(ctx, r)
+	return c.askControls(ctx, r)
 }
 
-// controls asks the reference, in the same chain, what went wrong.
-func (c *cluster) controls(ctx context.Context, r *runner) error {
+// askControls asks the reference, in the same chain, what went wrong.
+func (c *cluster) askControls(ctx context.Context, r *runner) error {
 	wrong, windowsToo := map[string]bool{}, false
-	for _, a := range c.out {
+	for _, a := range c.answers {
 		if r.Plan.isWrong(a) {
 			wrong[a.Vector] = true
 			windowsToo = windowsToo || a.Check == revocation
@@ -284,14 +288,14 @@ func (c *cluster) controls(ctx context.Context, r *runner) error {
 	}
 	progress := func(step string, n int) { r.Runner.Progress("control: "+step, n) }
 	plan := slices.DeleteFunc(c.control.plan.clusterPlan(), func(check clusterCheck) bool { return !wrong[check.ID] })
-	if err := c.control.chain(ctx, plan, progress); err != nil {
+	if err := c.control.runChecks(ctx, plan, progress); err != nil {
 		return err
 	}
 	if windowsToo {
-		if err := c.control.revoke(ctx, progress); err != nil {
+		if err := c.control.measureRevocation(ctx, progress); err != nil {
 			return err
 		}
 	}
-	r.Step(controlStep+"-"+inCluster, func() { r.keepControls(c.out, c.control.out) })
+	r.Step(controlStep+"-"+inCluster, func() { r.keepControls(c.answers, c.control.answers) })
 	return nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Seen is what was seen in a check that needs an API server.
-type Seen struct {
-	// Got is the decision, or whether the question was allowed. Error says why there is none.
-	Got   string `json:"got,omitempty"`
-	Error string `json:"error,omitempty"`
+// ClusterObservation is what was seen in a check that needs an API server.
+type ClusterObservation struct {
+	// Answer is the decision, or whether the question was allowed. Error says why there is none.
+	Answer string `json:"got,omitempty"`
+	Error  string `json:"error,omitempty"`
 	// Window is how long it took until a change of policy was seen, and Limit how long it may take, in milliseconds.
 	Window int64 `json:"windowMs,omitempty"`
 	Limit  int64 `json:"limitMs,omitempty"`
@@ -22,8 +22,8 @@ type Seen struct {
 	Scenario *verdicts.Evidence `json:"scenario,omitempty"`
 }
 
-// judged is what follows from what was seen.
-type judged struct {
+// observationResult is what follows from what was seen.
+type observationResult struct {
 	level CertificationLevel
 	// reason is empty if nothing is wrong. text says what was expected and what was seen.
 	reason, text string
@@ -31,8 +31,8 @@ type judged struct {
 	unclear bool
 }
 
-// judgeSeen judges an answer by what was seen. It returns an error if the evidence belongs to no check.
-func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
+// judgeObservation judges an answer by what was seen. It returns an error if the evidence belongs to no check.
+func (b *Plan) judgeObservation(a Answer) (j observationResult, err error) {
 	if a.Check == revocation {
 		return judgeWindow(a)
 	}
@@ -44,10 +44,10 @@ func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 	if check.Scenario != nil {
 		return b.judgeScenario(check, a)
 	}
-	got := a.Seen.Got
-	j.text = fmt.Sprintf("%s: %s: expected %s, got %s", a.Vector, describeSpec(check.Spec), check.Expect, cmp.Or(a.Seen.Error, got))
+	got := a.ClusterObservation.Answer
+	j.text = fmt.Sprintf("%s: %s: expected %s, got %s", a.Vector, describeSpec(check.Spec), check.Expect, cmp.Or(a.ClusterObservation.Error, got))
 	switch {
-	case a.Seen.Error != "":
+	case a.ClusterObservation.Error != "":
 		j.reason = "api-server-answers-an-error"
 	case got == string(check.Expect):
 	case got == string(scenarios.Deny) && check.Expect == scenarios.NoOpinion:
@@ -60,8 +60,8 @@ func (b *Plan) judgeSeen(a Answer) (j judged, err error) {
 
 // judgeScenario judges a scenario by its verdict. It ignores the reason at the end of a refusal's message, because the
 // authorizer may choose it freely.
-func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error) {
-	e := a.Seen.Scenario
+func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j observationResult, err error) {
+	e := a.ClusterObservation.Scenario
 	if e == nil || e.Scenario != check.Scenario.ID {
 		return j, fmt.Errorf("the evidence of %q is about another scenario", a.Vector)
 	}
@@ -73,7 +73,7 @@ func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error)
 	})
 	if len(wrong) > 0 {
 		d := wrong[0]
-		j.text = fmt.Sprintf("%s: step %d: %s: expected %s, got %s", a.Vector, d.Step, d.Field, word(d.Want), word(d.Got))
+		j.text = fmt.Sprintf("%s: step %d: %s: expected %s, got %s", a.Vector, d.Step, d.Field, cutWord(d.Want), cutWord(d.Got))
 	}
 	onlyReasons := len(wrong) == 0 && len(result.Differences) > 0
 	switch {
@@ -86,21 +86,21 @@ func (b *Plan) judgeScenario(check clusterCheck, a Answer) (j judged, err error)
 }
 
 // judgeWindow judges how long it took until a change of policy was seen, for one way of asking.
-func judgeWindow(a Answer) (j judged, err error) {
+func judgeWindow(a Answer) (j observationResult, err error) {
 	j.level = Revocation
 	all := windows()
 	i := slices.IndexFunc(all, func(w window) bool { return w.ID == a.Vector })
 	if i < 0 {
 		return j, fmt.Errorf("the evidence is about a window %q, which there is not", a.Vector)
 	}
-	w, seen := all[i], a.Seen
-	j.text = fmt.Sprintf("%s: expected allowed=%t within %d ms, got allowed=%s after %d ms", w.ID, w.Allowed, seen.Limit, seen.Got, seen.Window)
-	isLimit := w.limit(0).Milliseconds() <= seen.Limit && seen.Limit <= w.limit(MaxOwnCache).Milliseconds()
-	inTime := seen.Window <= seen.Limit
+	w, observation := all[i], a.ClusterObservation
+	j.text = fmt.Sprintf("%s: expected allowed=%t within %d ms, got allowed=%s after %d ms", w.ID, w.Allowed, observation.Limit, observation.Answer, observation.Window)
+	isLimit := w.limit(0).Milliseconds() <= observation.Limit && observation.Limit <= w.limit(MaxOwnCache).Milliseconds()
+	inTime := observation.Window <= observation.Limit
 	switch {
-	case seen.Error != "":
-		j.text, j.reason = w.ID+": "+seen.Error, "revocation-breaks"
-	case seen.Got != fmt.Sprint(w.Allowed), !inTime, !isLimit:
+	case observation.Error != "":
+		j.text, j.reason = w.ID+": "+observation.Error, "revocation-breaks"
+	case observation.Answer != fmt.Sprint(w.Allowed), !inTime, !isLimit:
 		j.reason = w.Reason
 	}
 	return j, nil
@@ -117,8 +117,8 @@ func (b *Plan) clusterChecks() map[string]clusterCheck {
 	return b.checks
 }
 
-// onCell sets the API server that the checks in a cluster are for.
-func (b *Plan) onCell(c verdicts.Cell) {
+// setCell sets the API server that the checks in a cluster are for.
+func (b *Plan) setCell(c verdicts.Cell) {
 	if b.cell != c {
 		b.cell, b.checks = c, nil
 	}

@@ -29,22 +29,23 @@ const (
 	webhookTimeout = 5 * time.Second
 )
 
-// place is one way to put an authorizer into the chain.
-type place struct {
+// chainPlace is one way to put an authorizer into the chain.
+type chainPlace struct {
 	position server.Position
 	deny     bool
 }
 
-func (p place) String() string {
+func (p chainPlace) String() string {
 	if p.deny {
 		return string(p.position) + "/deny"
 	}
 	return string(p.position) + "/no-opinion"
 }
 
-func places() (out []place) {
+// chainPlaces returns all places of the chain in which the authorizer is tried.
+func chainPlaces() (out []chainPlace) {
 	for _, position := range server.Positions() {
-		out = append(out, place{position, false}, place{position, true})
+		out = append(out, chainPlace{position, false}, chainPlace{position, true})
 	}
 	return out
 }
@@ -53,19 +54,19 @@ func places() (out []place) {
 type phase string
 
 const (
-	up    phase = "up"
-	again phase = "again" // asked before, so that the API server may remember the answer
-	down  phase = "down"
-	back  phase = "back" // up again
+	phaseUp       phase = "up"
+	phaseRepeated phase = "again" // asked before, so that the API server may remember the answer
+	phaseDown     phase = "down"
+	phaseRestored phase = "back" // up again
 )
 
-// hides is the finding about an authorizer that keeps the API server from asking those behind it.
-const hides = "hides-authorizers-behind"
+// reasonHidesAuthorizers is the finding about an authorizer that keeps the API server from asking those behind it.
+const reasonHidesAuthorizers = "hides-authorizers-behind"
 
 // clusterCheck is one check of the whole chain of an API server: a SubjectAccessReview or a scenario.
 type clusterCheck struct {
 	ID    string
-	Place place
+	Place chainPlace
 	Phase phase
 	Spec  spec
 	// Scenario is the scenario that is replayed, if the check is one.
@@ -74,21 +75,21 @@ type clusterCheck struct {
 	Reason   string
 }
 
-// behindUser returns a user who has a role, but nothing in the certification's policy.
-func (b *Plan) behindUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
+// roleUser returns a user who has a role, but nothing in the certification's policy.
+func (b *Plan) roleUser() string { return scenarios.Suffix(b.Policy.Seed, "certify", "behind") }
 
-// someInChain is the step by which other questions of level core are selected for the chain: one in so many.
-const someInChain = 40
+// chainSampleStep is the step by which other questions of level core are selected for the chain: one in so many.
+const chainSampleStep = 40
 
 // clusterPlan returns all checks of the chain. Each scenario is given to one of the places, because its names are those
 // of the policy, so that it can be replayed only once.
 func (b *Plan) clusterPlan() (out []clusterCheck) {
 	forChain, complete := b.questionsForChain(), b.completeScenarios()
-	for i, p := range places() {
+	for i, p := range chainPlaces() {
 		out = append(out, b.questionsAt(p, forChain)...)
 		for j, s := range complete {
-			if j%len(places()) == i {
-				out = append(out, clusterCheck{ID: p.String() + "/scenario/" + s.ID, Place: p, Phase: up, Scenario: s, Reason: "impersonation-differs"})
+			if j%len(chainPlaces()) == i {
+				out = append(out, clusterCheck{ID: p.String() + "/scenario/" + s.ID, Place: p, Phase: phaseUp, Scenario: s, Reason: "impersonation-differs"})
 			}
 		}
 	}
@@ -98,7 +99,7 @@ func (b *Plan) clusterPlan() (out []clusterCheck) {
 // isForChain reports whether the i-th question is also asked in the chain of an API server.
 func (v Question) isForChain(i int) bool {
 	isTranscript := v.Level == NoOvergrant && strings.HasPrefix(v.ID, "transcript/")
-	isPicked := strings.HasPrefix(v.Reason, "ignores-") || i%someInChain == 0
+	isPicked := strings.HasPrefix(v.Reason, "ignores-") || i%chainSampleStep == 0
 	isCore := v.Level == Core && isPicked
 	isWanted := isTranscript || isCore
 	return v.Form == "" && isWanted
@@ -106,7 +107,7 @@ func (v Question) isForChain(i int) bool {
 
 // questionsForChain returns the questions that are also asked in the chain of an API server.
 func (b *Plan) questionsForChain() (out []Question) {
-	for i, v := range slices.Concat(b.special(), b.relations()) {
+	for i, v := range slices.Concat(b.specialQuestions(), b.relationQuestions()) {
 		if v.isForChain(i) {
 			out = append(out, v)
 		}
@@ -116,27 +117,27 @@ func (b *Plan) questionsForChain() (out []Question) {
 
 // questionsAt returns the reviews that are asked in one place of the chain. forChain are those that are asked in every
 // place.
-func (b *Plan) questionsAt(p place, forChain []Question) []clusterCheck {
+func (b *Plan) questionsAt(p chainPlace, forChain []Question) []clusterCheck {
 	n := b.Policy.Probe
 	var out []clusterCheck
 	add := func(ph phase, name, reason string, expect scenarios.Decision, s spec) {
 		out = append(out, clusterCheck{ID: fmt.Sprintf("%s/%s/%s", p, ph, name), Place: p, Phase: ph, Spec: s, Expect: expect, Reason: reason})
 	}
-	for _, ph := range []phase{up, again} {
+	for _, ph := range []phase{phaseUp, phaseRepeated} {
 		for _, v := range forChain {
 			add(ph, v.ID, v.Reason, v.Expect, v.Spec)
 		}
 	}
-	behind := func(name string) spec { return on(b.behindUser(), "get", "", "configmaps", n.Namespace, name) }
-	known := func(name string) spec { return on(n.Reader, "get", "", "configmaps", n.Namespace, name) }
-	granted := func(name string) spec { return on(n.Reader, "get", "", "pods", n.Namespace, name) }
-	node := in(on("system:node:certified", "get", "", "nodes", "", "certified"), "system:nodes", "system:authenticated")
-	for _, ph := range []phase{up, again} {
-		add(ph, "role-of-an-unknown-user", hides, scenarios.Allow, behind("one"))
-		add(ph, "role-of-a-known-user", hides, scenarios.Allow, known("one"))
-		add(ph, "node-reads-itself", hides, scenarios.Allow, node)
+	unknownUser := func(name string) spec { return newReview(b.roleUser(), "get", "", "configmaps", n.Namespace, name) }
+	knownUser := func(name string) spec { return newReview(n.Reader, "get", "", "configmaps", n.Namespace, name) }
+	granted := func(name string) spec { return newReview(n.Reader, "get", "", "pods", n.Namespace, name) }
+	node := withGroups(newReview("system:node:certified", "get", "", "nodes", "", "certified"), "system:nodes", "system:authenticated")
+	for _, ph := range []phase{phaseUp, phaseRepeated} {
+		add(ph, "role-of-an-unknown-user", reasonHidesAuthorizers, scenarios.Allow, unknownUser("one"))
+		add(ph, "role-of-a-known-user", reasonHidesAuthorizers, scenarios.Allow, knownUser("one"))
+		add(ph, "node-reads-itself", reasonHidesAuthorizers, scenarios.Allow, node)
 	}
-	add(again, "remembered", "does-not-allow-what-is-granted", scenarios.Allow, granted("remembered-"+b.behindUser()))
+	add(phaseRepeated, "remembered", "does-not-allow-what-is-granted", scenarios.Allow, granted("remembered-"+b.roleUser()))
 	refused := scenarios.NoOpinion
 	if p.deny {
 		refused = scenarios.Deny
@@ -146,14 +147,14 @@ func (b *Plan) questionsAt(p place, forChain []Question) []clusterCheck {
 		roles = scenarios.Allow
 	}
 	const failure = "failure-policy-ignored"
-	add(down, "remembered", "cache-not-used", scenarios.Allow, granted("remembered-"+b.behindUser()))
-	add(down, "granted-by-the-webhook", failure, refused, granted("down"))
-	add(down, "granted-by-nobody", failure, refused, on(n.Outsider, "get", "", "secrets", n.Namespace, "down"))
-	add(down, "role-of-an-unknown-user", failure, roles, behind("down"))
-	add(down, "role-of-a-known-user", failure, roles, known("down"))
+	add(phaseDown, "remembered", "cache-not-used", scenarios.Allow, granted("remembered-"+b.roleUser()))
+	add(phaseDown, "granted-by-the-webhook", failure, refused, granted("down"))
+	add(phaseDown, "granted-by-nobody", failure, refused, newReview(n.Outsider, "get", "", "secrets", n.Namespace, "down"))
+	add(phaseDown, "role-of-an-unknown-user", failure, roles, unknownUser("down"))
+	add(phaseDown, "role-of-a-known-user", failure, roles, knownUser("down"))
 	const recovers = "does-not-recover"
-	add(back, "granted-by-the-webhook", recovers, scenarios.Allow, granted("back"))
-	add(back, "role-of-an-unknown-user", recovers, scenarios.Allow, behind("back"))
+	add(phaseRestored, "granted-by-the-webhook", recovers, scenarios.Allow, granted("back"))
+	add(phaseRestored, "role-of-an-unknown-user", recovers, scenarios.Allow, unknownUser("back"))
 	return out
 }
 
@@ -179,14 +180,14 @@ func (b *Plan) isComplete(s *scenarios.Scenario) bool {
 		return false
 	}
 	toAnother := func(g scenarios.Grant) bool { return !strings.Contains(g.Subject.User+g.Subject.Group, bound.Suffix) }
-	isHidden := func(st scenarios.Step) bool { return st.Request == nil || !asWebhooksSee(st) }
+	isHidden := func(st scenarios.Step) bool { return st.Request == nil || !canWebhookDecide(st) }
 	return !slices.ContainsFunc(bound.Grants, toAnother) && !slices.ContainsFunc(s.Steps, isHidden)
 }
 
-// asWebhooksSee reports whether a webhook can decide about a request as RBAC does. It cannot where RBAC itself looks at
-// its roles after all authorizers, where RBAC lists somebody's rules or gives a reason, and where a name has bytes that
-// are not UTF-8: JSON cannot have them, so another name arrives.
-func asWebhooksSee(st scenarios.Step) bool {
+// canWebhookDecide reports whether a webhook can decide about a request as RBAC does. It cannot where RBAC itself looks
+// at its roles after all authorizers, where RBAC lists somebody's rules or gives a reason, and where a name has bytes
+// that are not UTF-8: JSON cannot have them, so another name arrives.
+func canWebhookDecide(st scenarios.Step) bool {
 	r := st.Request
 	saysWhy := st.Expect != nil && strings.Contains(st.Expect.MessageMatches, "RBAC: allowed by")
 	isAboutRoles := r.APIGroup == "rbac.authorization.k8s.io" || r.Resource == "selfsubjectrulesreviews"

@@ -34,7 +34,7 @@ func clusterRun(t *testing.T, b *Plan, webhook func(*policy.Holder) http.Handler
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%v %+v", run.Took, run.Results[len(Levels()):])
+	t.Logf("%v %+v", run.Durations, run.Results[len(Levels()):])
 	return run
 }
 
@@ -43,7 +43,7 @@ func right(h *policy.Holder) http.Handler { return reference.Handler(h.Decide) }
 // few selects the checks of some places.
 func few(names ...string) func(*Options) {
 	return func(o *Options) {
-		o.Cluster.only = func(c clusterCheck) bool { return slices.Contains(names, c.Place.String()) }
+		o.Cluster.isSelected = func(c clusterCheck) bool { return slices.Contains(names, c.Place.String()) }
 	}
 }
 
@@ -70,9 +70,9 @@ func TestReferenceInCluster(t *testing.T) {
 	}
 }
 
-// TestCompleteScenarios checks that a webhook is asked for nothing that only RBAC says, such as the binding by which it
+// TestScenariosAskNothingOfRBACAlone checks that a webhook is asked for nothing that only RBAC says, such as the binding by which it
 // allows.
-func TestCompleteScenarios(t *testing.T) {
+func TestScenariosAskNothingOfRBACAlone(t *testing.T) {
 	b := *plan(t, 1)
 	b.cell = verdicts.Cell{Name: "1.37", Provider: server.Local, Kubernetes: "1.37", Gate: scenarios.GateOn}
 	all := b.completeScenarios()
@@ -110,8 +110,8 @@ func TestHiddenFaults(t *testing.T) {
 				}
 			}
 			for _, a := range run.Answers {
-				if a.Control && a.Seen != nil && b.isWrong(a) {
-					j, err := b.judgeSeen(a)
+				if a.Control && a.ClusterObservation != nil && b.isWrong(a) {
+					j, err := b.judgeObservation(a)
 					t.Errorf("the reference is wrong about %+v %v", j, err)
 				}
 			}
@@ -126,7 +126,7 @@ func TestBlameAPIServer(t *testing.T) {
 	b := plan(t, 6)
 	run := clusterRun(t, b, right, func(o *Options) {
 		o.Cluster.gate, o.Cluster.Load = scenarios.GateOff, nil
-		o.Cluster.only = func(c clusterCheck) bool {
+		o.Cluster.isSelected = func(c clusterCheck) bool {
 			return c.Place.String() == "last/deny"
 		}
 	})

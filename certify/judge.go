@@ -7,20 +7,21 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// unreachable are faults of the whole server. If one of them occurs, nothing else can be judged.
-var unreachable = []string{
+// unreachableFaults are faults of the whole server. If one of them occurs, nothing else can be judged.
+var unreachableFaults = []string{
 	"cannot-connect", "plain-http", "tls-handshake-hangs", "server-certificate-untrusted", "server-certificate-expired",
 	"server-certificate-for-another-host", "client-certificate-expired", "client-certificate-refused",
 }
 
-// blamable are failures that may be caused by what a question is about.
-var blamable = []string{"http-status", "closes-the-connection", "does-not-answer-in-time", "answer-unreadable"}
+// blamableFaults are failures that may be caused by what a question is about.
+var blamableFaults = []string{"http-status", "closes-the-connection", "does-not-answer-in-time", "answer-unreadable"}
 
-// answersSlowly is the finding about an answer that is right but took longer than is recommended.
-const answersSlowly = "answers-slowly"
+// reasonSlow is the finding about an answer that is right but took longer than is recommended.
+const reasonSlow = "answers-slowly"
 
-// transient is the finding about answers that were wrong for a while, and right when the questions were asked again.
-const transient = "transient"
+// reasonTransient is the finding about answers that were wrong for a while, and right when the questions were asked
+// again.
+const reasonTransient = "transient"
 
 // judge returns the reasons for which an answer is wrong. There are none if it is right.
 func judge(v Question, a Answer) (reasons []string) {
@@ -31,26 +32,27 @@ func judge(v Question, a Answer) (reasons []string) {
 		return []string{v.blame(a.Fault)}
 	}
 	contradicts := a.Allowed && a.Denied
-	isLenient := func(name string) bool { return v.Level == Safe && name == unnamed } // see advise
+	isLenient := func(name string) bool { return v.Level == Safe && name == unnamedType } // see advise
 	for _, check := range []struct {
 		wrong  bool
 		reason string
 	}{
-		{a.isSlow(), answersSlowly},
+		{a.isSlow(), reasonSlow},
 		{a.Kind != "" && !isLenient(a.Kind), "wrong-kind"},
 		{a.APIVersion != "" && !isLenient(a.APIVersion), "wrong-api-version"},
-		{!a.Status, "no-status"},
+		{!a.HasStatus, "no-status"},
 		{contradicts, "allowed-and-denied"},
-		{len(a.Unknown) > 0, "conditions-not-asked-for"},
-		{a.EvalError && v.Level != Safe, "evaluation-error"},
-		{a.Inside != "" && v.Level == Safe, "shows-its-inside"},
-		{a.Foreign, "echoes-another-review"},
+		{len(a.UnknownFields) > 0, "conditions-not-asked-for"},
+		{a.HasEvaluationError && v.Level != Safe, "evaluation-error"},
+		{a.LeakedInternals != "" && v.Level == Safe, "shows-its-inside"},
+		{a.RepeatsAnotherSpec, "echoes-another-review"},
 	} {
 		if check.wrong {
 			reasons = append(reasons, check.reason)
 		}
 	}
-	if reason := judgeDecision(v, a); reason != "" && a.Status && !contradicts {
+	hasDecision := a.HasStatus && !contradicts
+	if reason := judgeDecision(v, a); reason != "" && hasDecision {
 		reasons = append(reasons, v.blame(reason))
 	}
 	return reasons
@@ -66,7 +68,7 @@ func advise(v Question, a Answer) (reasons []string) {
 	if a.Denied && !a.Allowed {
 		reasons = append(reasons, "denies-what-is-not-granted")
 	}
-	if isReview := v.Expect != ""; a.EvalError && isReview {
+	if isReview := v.Expect != ""; a.HasEvaluationError && isReview {
 		reasons = append(reasons, "evaluation-error")
 	}
 	if a.isUnnamed() {
@@ -77,7 +79,7 @@ func advise(v Question, a Answer) (reasons []string) {
 
 // blame returns the name of a failure. If what the question is about may have caused it, that is the name.
 func (v Question) blame(reason string) string {
-	if v.Blame != "" && slices.Contains(blamable, reason) {
+	if v.Blame != "" && slices.Contains(blamableFaults, reason) {
 		return v.Blame
 	}
 	return reason
@@ -86,19 +88,19 @@ func (v Question) blame(reason string) string {
 // isSlow reports whether an answer took longer than is recommended, not counting what the harness itself needed. It
 // does not judge answers that came while many reviews were in flight or the harness was late.
 func (a Answer) isSlow() bool {
-	crowded := isAtOnce(a.Check) || isLoad(a.Check)
-	return !crowded && !a.isHarnessLate() && a.Millis-a.HarnessMs > slow.Milliseconds()
+	isConcurrentCheck := isConcurrent(a.Check) || isLoadCheck(a.Check)
+	return !isConcurrentCheck && !a.isHarnessLate() && a.Millis-a.HarnessMs > slowAnswer.Milliseconds()
 }
 
 // isHarnessLate reports whether the harness itself needed so long at the same moment that nothing can be said about the
 // authorizer's time.
-func (a Answer) isHarnessLate() bool { return a.HarnessMs > maxHarness.Milliseconds() }
+func (a Answer) isHarnessLate() bool { return a.HarnessMs > maxHarnessLag.Milliseconds() }
 
 // isTimeUnclear reports whether an answer was too late while the harness was late itself, so that nobody knows whose
 // fault it is.
 func (a Answer) isTimeUnclear() bool {
-	isLate := a.Fault == noAnswerInTime || a.Millis > slow.Milliseconds()
-	return isLate && a.isHarnessLate() && !isLoad(a.Check)
+	isLate := a.Fault == faultNoAnswerInTime || a.Millis > slowAnswer.Milliseconds()
+	return isLate && a.isHarnessLate() && !isLoadCheck(a.Check)
 }
 
 // judgeDecision returns why a decision is wrong, or "" if it is right.
@@ -115,19 +117,19 @@ func judgeDecision(v Question, a Answer) string {
 	return cmp.Or(v.Blame, v.Reason)
 }
 
-// refusals are the faults by which a request that is not a review may be refused.
-var refusals = []string{"http-status", "answer-unreadable", "answers-html", "redirects"}
+// allowedRefusals are the faults by which a request that is not a review may be refused.
+var allowedRefusals = []string{"http-status", "answer-unreadable", "answers-html", "redirects"}
 
 // judgeRefusal judges the answer to a request that is not a review. Anything but a crash is right, as long as nothing
 // is allowed.
 func judgeRefusal(v Question, a Answer) []string {
-	refused := a.HTTP > 0 && a.HTTP < 500 && slices.Contains(refusals, a.Fault)
+	refused := a.HTTP > 0 && a.HTTP < 500 && slices.Contains(allowedRefusals, a.Fault)
 	switch {
 	case a.Allowed:
 		return []string{v.Reason}
 	case a.Fault == "" || refused:
 		return nil
-	case slices.Contains(unreachable, a.Fault):
+	case slices.Contains(unreachableFaults, a.Fault):
 		return []string{a.Fault}
 	}
 	return []string{"bad-request-breaks"}

@@ -13,31 +13,32 @@ import (
 )
 
 const (
-	// lagEvery is how often the harness measures itself. lagNoted is the shortest time that is kept in the evidence.
-	lagEvery = 50 * time.Millisecond
-	lagNoted = 20 * time.Millisecond
-	// maxHarness is how long the harness may need for itself. If it needs longer, the authorizer's time is not judged.
-	maxHarness = 500 * time.Millisecond
-	// lagKept is how long a measurement is kept. No answer takes longer than that.
-	lagKept = time.Minute
+	// lagInterval is how often the harness measures itself. minLag is the shortest time that is kept in the evidence.
+	lagInterval = 50 * time.Millisecond
+	minLag      = 20 * time.Millisecond
+	// maxHarnessLag is how long the harness may need for itself. If it needs longer, the authorizer's time is not
+	// judged.
+	maxHarnessLag = 500 * time.Millisecond
+	// lagRetention is how long a measurement is kept. No answer takes longer than that.
+	lagRetention = time.Minute
 )
 
 // lagMeter measures what the harness itself needs. On a schedule it asks a stub within the harness over TLS, as it asks
 // the authorizer. An answer of the stub that comes late, or takes long, is the machine's doing.
 type lagMeter struct {
-	began time.Time
-	stop  func() error
-	end   context.CancelFunc
-	over  chan struct{}
+	began  time.Time
+	stop   func() error
+	cancel context.CancelFunc
+	done   chan struct{}
 
 	mu sync.Mutex
 	// due is when the current measurement should have begun. It is zero if there is none.
-	due   time.Time
-	known []lagSample
+	due     time.Time
+	samples []lagSample
 }
 
 // lagSample is one measurement, from when it was due until it was over.
-type lagSample struct{ due, over time.Time }
+type lagSample struct{ due, end time.Time }
 
 // newLagMeter starts a meter that measures until it is closed.
 func newLagMeter(ctx context.Context) (*lagMeter, error) {
@@ -45,35 +46,35 @@ func newLagMeter(ctx context.Context) (*lagMeter, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := stub.client(false)
+	c, err := stub.newClient(false)
 	if err != nil {
 		_ = stop()
 		return nil, err
 	}
-	body, err := Question{Spec: on("harness", "get", "", "pods", "", "")}.body()
+	body, err := Question{Spec: newReview("harness", "get", "", "pods", "", "")}.body()
 	if err != nil {
 		_ = stop()
 		return nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
-	m := &lagMeter{began: time.Now(), stop: stop, end: end, over: make(chan struct{})}
+	m := &lagMeter{began: time.Now(), stop: stop, cancel: end, done: make(chan struct{})}
 	c.send(ctx, http.MethodPost, body, nil) // opens the connection, so that this is not measured
-	go m.run(ctx, func() { c.send(ctx, http.MethodPost, body, nil) }, c.close)
+	go m.measureOnSchedule(ctx, func() { c.send(ctx, http.MethodPost, body, nil) }, c.close)
 	return m, nil
 }
 
 // close ends the measurements.
 func (m *lagMeter) close() {
-	m.end()
-	<-m.over
+	m.cancel()
+	<-m.done
 	_ = m.stop()
 }
 
-// run asks the stub on schedule.
-func (m *lagMeter) run(ctx context.Context, ask, done func()) {
-	defer close(m.over)
+// measureOnSchedule asks the stub on schedule.
+func (m *lagMeter) measureOnSchedule(ctx context.Context, ask, done func()) {
+	defer close(m.done)
 	defer done()
-	for due := time.Now().Add(lagEvery); ; due = due.Add(lagEvery) {
+	for due := time.Now().Add(lagInterval); ; due = due.Add(lagInterval) {
 		m.setDue(due)
 		if !clusters.Pause(ctx, time.Until(due)) {
 			return
@@ -81,12 +82,13 @@ func (m *lagMeter) run(ctx context.Context, ask, done func()) {
 		ask()
 		now := time.Now()
 		m.add(lagSample{due, now})
-		if due.Before(now.Add(-lagEvery)) {
+		if due.Before(now.Add(-lagInterval)) {
 			due = now
 		}
 	}
 }
 
+// setDue records when the next measurement is due.
 func (m *lagMeter) setDue(due time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,13 +97,13 @@ func (m *lagMeter) setDue(due time.Time) {
 
 // add keeps a measurement if it is long enough to matter.
 func (m *lagMeter) add(s lagSample) {
-	if s.over.Sub(s.due) < lagNoted {
+	if s.end.Sub(s.due) < minLag {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.known = slices.DeleteFunc(m.known, func(old lagSample) bool { return s.over.Sub(old.over) > lagKept })
-	m.known = append(m.known, s)
+	m.samples = slices.DeleteFunc(m.samples, func(old lagSample) bool { return s.end.Sub(old.end) > lagRetention })
+	m.samples = append(m.samples, s)
 }
 
 // measure returns when a question was asked, and the longest time that the harness itself needed meanwhile, or 0 if
@@ -113,12 +115,12 @@ func (m *lagMeter) measure(from, until time.Time) (at, harness int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	longest := until.Sub(m.due) // the current measurement
-	for _, s := range m.known {
-		if s.over.After(from) && s.due.Before(until) {
-			longest = max(longest, s.over.Sub(s.due))
+	for _, s := range m.samples {
+		if s.end.After(from) && s.due.Before(until) {
+			longest = max(longest, s.end.Sub(s.due))
 		}
 	}
-	if longest = min(longest, until.Sub(from)); longest >= lagNoted {
+	if longest = min(longest, until.Sub(from)); longest >= minLag {
 		harness = longest.Milliseconds()
 	}
 	return from.Sub(m.began).Milliseconds(), harness

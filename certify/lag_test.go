@@ -21,19 +21,19 @@ func TestTimeOfAStarvedMachine(t *testing.T) {
 	}{
 		"in time":                          {millis: 100},
 		"in time on a starved machine":     {millis: 2900, harness: 2000},
-		"slow":                             {millis: 3500, wantFinding: answersSlowly},
+		"slow":                             {millis: 3500, wantFinding: reasonSlow},
 		"slow by the harness's own need":   {millis: 3200, harness: 400},
-		"slower than that":                 {millis: 4000, harness: 400, wantFinding: answersSlowly},
+		"slower than that":                 {millis: 4000, harness: 400, wantFinding: reasonSlow},
 		"slow on a starved machine":        {millis: 4000, harness: 900, wantUnclear: true},
-		"no answer":                        {millis: 10_000, fault: noAnswerInTime, wantFinding: noAnswerInTime},
-		"no answer on a starved machine":   {millis: 10_000, harness: 900, fault: noAnswerInTime, wantUnclear: true},
+		"no answer":                        {millis: 10_000, fault: faultNoAnswerInTime, wantFinding: faultNoAnswerInTime},
+		"no answer on a starved machine":   {millis: 10_000, harness: 900, fault: faultNoAnswerInTime, wantUnclear: true},
 		"broken off on a starved machine":  {millis: 10, harness: 900, fault: "closes-the-connection", wantFinding: "closes-the-connection"},
 		"broken off late, on such machine": {millis: 4000, harness: 900, fault: "closes-the-connection", wantFinding: "closes-the-connection", wantUnclear: true},
 	} {
 		a := answered(v)
 		a.Millis, a.HarnessMs = c.millis, c.harness
 		if c.fault != "" {
-			a = Answer{Check: plain, Vector: v.ID, Millis: c.millis, HarnessMs: c.harness, Fault: c.fault}
+			a = Answer{Check: plainCheck, Vector: v.ID, Millis: c.millis, HarnessMs: c.harness, Fault: c.fault}
 		}
 		judged, err := b.Judge([]Answer{a})
 		if err != nil {
@@ -43,7 +43,7 @@ func TestTimeOfAStarvedMachine(t *testing.T) {
 		if len(judged.Findings) > 0 {
 			found = judged.Findings[0].Reason
 		}
-		isUnclear := judged.Results[0].Inconclusive != "" && judged.Cases[partOf(plain, v).id()].Inconclusive != ""
+		isUnclear := judged.Results[0].Inconclusive != "" && judged.Cases[partOf(plainCheck, v).id()].Inconclusive != ""
 		if found != c.wantFinding || isUnclear != c.wantUnclear {
 			t.Errorf("%s: found %q, unclear %t: %+v", name, found, isUnclear, judged.Results[0])
 		}
@@ -54,7 +54,7 @@ func TestTimeOfAStarvedMachine(t *testing.T) {
 func TestLagMeter(t *testing.T) {
 	now := time.Now()
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
-	m := &lagMeter{began: now, due: at(9000), known: []lagSample{{at(100), at(700)}, {at(2000), at(2050)}}}
+	m := &lagMeter{began: now, due: at(9000), samples: []lagSample{{at(100), at(700)}, {at(2000), at(2050)}}}
 	for _, c := range []struct {
 		from, until int
 		want        int64
@@ -70,8 +70,8 @@ func TestLagMeter(t *testing.T) {
 	}
 }
 
-// TestStarvedHarness asks a right authorizer that takes 3.3 s once, while the harness itself stands still.
-func TestStarvedHarness(t *testing.T) {
+// TestStarvedHarnessIsNotTheAuthorizersFault asks a right authorizer that takes 3.3 s once, while the harness itself stands still.
+func TestStarvedHarnessIsNotTheAuthorizersFault(t *testing.T) {
 	b := plan(t, smallSeed)
 	m, err := newLagMeter(t.Context())
 	if err != nil {
@@ -85,13 +85,13 @@ func TestStarvedHarness(t *testing.T) {
 	if _, lag := m.measure(began, time.Now()); lag < 500 {
 		t.Errorf("the harness stood still for 700 ms, and measured %d ms", lag)
 	}
-	c, err := startWebhook(t, reference.Handler(b.Policy.Decide)).client(false)
+	c, err := startWebhook(t, reference.Handler(b.Policy.Decide)).newClient(false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.close()
 	c.lag = m
-	if a := c.ask(t.Context(), plain, b.Scenario[0]); slices.Contains(judge(b.Scenario[0], a), answersSlowly) {
+	if a := c.ask(t.Context(), plainCheck, b.Scenario[0]); slices.Contains(judge(b.Scenario[0], a), reasonSlow) {
 		t.Errorf("%+v", a)
 	}
 }

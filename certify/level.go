@@ -29,7 +29,8 @@ const (
 const (
 	// Load is about right answers in time at stated rates.
 	Load CertificationLevel = "load"
-	// InCluster is about the chain of a real API server: position, failure policy, caches, impersonation from end to end.
+	// InCluster is about the chain of a real API server: position, failure policy, caches, impersonation from end to
+	// end.
 	InCluster CertificationLevel = "in-cluster"
 	// Revocation is about how long something is still allowed after the grant was taken away. It needs a way to load
 	// another policy.
@@ -77,8 +78,8 @@ type MeasuredWindow struct {
 // Conclude grants the level if it is complete and no finding is against it.
 func (r LevelResult) Conclude(complete bool, findings []Finding) LevelResult {
 	r.Findings += seq.Count(findings, func(f Finding) bool { return f.Level == r.Level && !f.Advice })
-	tried := r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
-	r.Granted = complete && r.Findings == 0 && tried
+	isTried := r.Planned > 0 && r.Inconclusive == "" && r.NotSupported == ""
+	r.Granted = complete && r.Findings == 0 && isTried
 	return r
 }
 
@@ -100,8 +101,8 @@ func (r LevelResult) Verdict() string {
 func (r LevelResult) Terms() string {
 	switch {
 	case r.Level == Load && len(r.Rates) > 0:
-		best := slices.MaxFunc(r.Rates, func(x, y Rate) int { return cmp.Compare(x.Asked, y.Asked) })
-		return fmt.Sprintf(" %d/s for %s, p99 < %.0f ms", best.Asked, best.length(), best.Limit)
+		best := slices.MaxFunc(r.Rates, func(x, y Rate) int { return cmp.Compare(x.TargetRate, y.TargetRate) })
+		return fmt.Sprintf(" %d/s for %s, p99 < %.0f ms", best.TargetRate, best.length(), best.Limit)
 	case len(r.Windows) > 0:
 		longest := slices.MaxFunc(r.Windows, func(x, y MeasuredWindow) int { return cmp.Compare(x.Limit, y.Limit) })
 		return fmt.Sprintf(" within %.0f s", float64(longest.Limit)/1000)

@@ -32,8 +32,8 @@ const (
 	LoadP99    = 100 * time.Millisecond
 	LoadVolume = 100_000
 	LoadIdle   = 31 * time.Second
-	// LoadLeast, LoadP99, LoadVolume and LoadIdle are the least that the level demands.
-	LoadLeast = 500
+	// LoadMinimum, LoadP99, LoadVolume and LoadIdle are the least that the level demands.
+	LoadMinimum = 500
 )
 
 // LoadRates returns the recommended rates.
@@ -71,31 +71,32 @@ func (o LoadOptions) Check() error {
 }
 
 const (
-	// loadCheck is the beginning of the name of a check at a rate.
-	loadCheck = "load-"
-	// volume and idle are the checks that follow the rates. afterIdle is how many reviews are asked after the last
-	// pause.
-	volume    = loadCheck + "volume"
-	idle      = loadCheck + "idle"
-	afterIdle = 500
-	// outstanding is how many reviews may be unanswered. Further reviews are not sent, and count as dropped.
-	outstanding = 5000
+	// loadPrefix is the beginning of the name of a check at a rate.
+	loadPrefix = "load-"
+	// volumeCheck and idleCheck are the checks that follow the rates. reviewsAfterIdle is how many reviews are asked
+	// after the last pause.
+	volumeCheck      = loadPrefix + "volume"
+	idleCheck        = loadPrefix + "idle"
+	reviewsAfterIdle = 500
+	// maxOutstanding is how many reviews may be unanswered. Further reviews are not sent, and count as dropped.
+	maxOutstanding = 5000
 )
 
-func isLoad(check string) bool { return strings.HasPrefix(check, loadCheck) }
+// isLoadCheck reports whether a check belongs to level load.
+func isLoadCheck(check string) bool { return strings.HasPrefix(check, loadPrefix) }
 
-// checkAt returns the name of the check at a rate.
-func checkAt(rate int) string { return fmt.Sprintf("%s%d", loadCheck, rate) }
+// rateCheck returns the name of the check at a rate.
+func rateCheck(rate int) string { return fmt.Sprintf("%s%d", loadPrefix, rate) }
 
 // parts returns the parts of the level that are judged, in order.
 func (o LoadOptions) parts() (out []part) {
 	for _, rate := range o.Rates {
-		out = append(out, partOfLoad(checkAt(rate)))
+		out = append(out, partOfLoad(rateCheck(rate)))
 	}
 	if o.Volume > 0 {
-		out = append(out, partOfLoad(volume), partOfLoad(idle))
+		out = append(out, partOfLoad(volumeCheck), partOfLoad(idleCheck))
 	}
-	return append(out, leastLoad)
+	return append(out, minimumLoad)
 }
 
 // Stage is what was to be sent in one part of the level. It is the first line of that part's evidence.
@@ -119,22 +120,24 @@ type Stage struct {
 // isStage reports whether an answer is the stage of a check.
 func isStage(a Answer, check string) bool { return a.Stage != nil && a.Check == check }
 
-// load asks at all selected rates, then the volume, and then some more after pauses.
-func (r *runner) load(ctx context.Context) {
+// askLoad asks at all selected rates, then the volume, and then some more after pauses.
+func (r *runner) askLoad(ctx context.Context) {
 	o := r.LoadOptions
 	for _, rate := range o.Rates {
-		if r.tries(partOfLoad(checkAt(rate))) && !r.rate(ctx, rate) {
+		if r.isTried(partOfLoad(rateCheck(rate))) && !r.askAtRate(ctx, rate) {
 			return
 		}
 	}
-	if len(o.Rates) == 0 || o.Volume == 0 || !r.tries(partOfLoad(volume)) {
+	isLeftOut := len(o.Rates) == 0 || o.Volume == 0
+	if isLeftOut || !r.isTried(partOfLoad(volumeCheck)) {
 		return
 	}
-	r.Runner.Progress(volume, o.Volume)
+	r.Runner.Progress(volumeCheck, o.Volume)
 	began := time.Now()
-	answers := r.askMany(ctx, volume, o.Volume)
-	r.keepStage(volume, &Stage{Planned: o.Volume, Micros: time.Since(began).Microseconds()}, answers)
-	if !r.Ended() && ctx.Err() == nil && r.tries(partOfLoad(idle)) {
+	answers := r.askMany(ctx, volumeCheck, o.Volume)
+	r.keepStage(volumeCheck, &Stage{Planned: o.Volume, Micros: time.Since(began).Microseconds()}, answers)
+	goesOn := !r.HasEnded() && ctx.Err() == nil
+	if goesOn && r.isTried(partOfLoad(idleCheck)) {
 		r.askAfterPauses(ctx)
 	}
 }
@@ -155,21 +158,21 @@ func (o LoadOptions) pauses() []idlePause {
 // the last pause.
 func (r *runner) askAfterPauses(ctx context.Context) {
 	pauses := r.LoadOptions.pauses()
-	rounds := r.Plan.silentRounds(len(pauses))
-	began, stage := time.Now(), &Stage{Planned: len(rounds) + afterIdle, IdleMs: r.LoadOptions.Idle.Milliseconds()}
+	rounds := r.Plan.silenceRounds(len(pauses))
+	began, stage := time.Now(), &Stage{Planned: len(rounds) + reviewsAfterIdle, IdleMs: r.LoadOptions.Idle.Milliseconds()}
 	var answers []Answer
-	for i, round := range slices.Collect(slices.Chunk(rounds, perSilence)) {
-		r.Runner.Progress(fmt.Sprintf("%s: nothing for %s, then", idle, pauses[i].length), len(round))
-		answers = append(answers, r.breakSilence(ctx, idle, r.client, pauses[i].length, pauses[i].isNew, round)...)
+	for i, round := range slices.Collect(slices.Chunk(rounds, questionsPerRound)) {
+		r.Runner.Progress(fmt.Sprintf("%s: nothing for %s, then", idleCheck, pauses[i].length), len(round))
+		answers = append(answers, r.askAroundPause(ctx, idleCheck, r.client, pauses[i].length, pauses[i].isNew, round)...)
 	}
-	answers = append(answers, r.askMany(ctx, idle, afterIdle)...)
+	answers = append(answers, r.askMany(ctx, idleCheck, reviewsAfterIdle)...)
 	stage.Micros = time.Since(began).Microseconds()
-	r.keepStage(idle, stage, answers)
+	r.keepStage(idleCheck, stage, answers)
 }
 
 // askMany asks n reviews as fast as they are answered.
 func (r *runner) askMany(ctx context.Context, check string, n int) []Answer {
-	return r.askTogether(ctx, check, parallelAskers, []*client{r.client}, pick(r.Plan.repeatable(), n, spreadOut))
+	return r.askInParallel(ctx, check, parallelAskers, []*client{r.client}, pickQuestions(r.Plan.repeatableQuestions(), n, scatteredQuestion))
 }
 
 // keepStage keeps what was asked, and those answers that are wrong.
@@ -180,12 +183,12 @@ func (r *runner) keepStage(check string, stage *Stage, answers []Answer) {
 	r.Answers = append(r.Answers, wrong...)
 }
 
-// rate sends reviews as the schedule says, whether answers have come or not. It reports whether the webhook can be
+// askAtRate sends reviews as the schedule says, whether answers have come or not. It reports whether the webhook can be
 // reached.
-func (r *runner) rate(ctx context.Context, rate int) bool {
+func (r *runner) askAtRate(ctx context.Context, rate int) bool {
 	length := r.LoadOptions.Length
 	sends := pacer.Plan{Arrivals: pacer.Constant, Agents: 1, Rate: float64(rate), Length: length}.Stripe(0, 1)
-	check := checkAt(rate)
+	check := rateCheck(rate)
 	r.Runner.Progress(check, len(sends))
 	stage := &Stage{Rate: rate, Planned: len(sends), LimitUs: r.LoadOptions.P99.Microseconds()}
 	every := 0 // how many reviews are between two readings of the webhook's memory; 0 for no readings
@@ -201,14 +204,14 @@ func (r *runner) rate(ctx context.Context, rate int) bool {
 	}
 	r.Answers = append(r.Answers, Answer{Check: check, Stage: stage})
 	r.Answers = append(r.Answers, slices.DeleteFunc(answers, func(a Answer) bool { return a.Vector == "" })...)
-	return ctx.Err() == nil && !slices.ContainsFunc(answers, func(a Answer) bool { return slices.Contains(unreachable, a.Fault) })
+	return ctx.Err() == nil && !slices.ContainsFunc(answers, func(a Answer) bool { return slices.Contains(unreachableFaults, a.Fault) })
 }
 
 // askPaced sends each review when it is due, and returns the answers in the order of the schedule. A review that was
 // not sent has an empty answer.
 func (r *runner) askPaced(ctx context.Context, sends []pacer.Send, check string, stage *Stage, every int) []Answer {
 	answers := make([]Answer, len(sends))
-	slots := make(chan struct{}, outstanding)
+	slots := make(chan struct{}, maxOutstanding)
 	var all sync.WaitGroup
 	defer all.Wait()
 	began := time.Now()
@@ -229,7 +232,7 @@ func (r *runner) askPaced(ctx context.Context, sends []pacer.Send, check string,
 		all.Go(func() {
 			defer func() { <-slots }()
 			late := time.Since(due)
-			a := r.client.ask(ctx, check, spreadOut(r.Plan.Scenario, i))
+			a := r.client.ask(ctx, check, scatteredQuestion(r.Plan.Scenario, i))
 			a.Micros, a.LateUs = time.Since(due).Microseconds(), max(late.Microseconds(), 0)
 			answers[i] = a
 		})

@@ -71,8 +71,8 @@ func TestLoad(t *testing.T) {
 	})
 }
 
-// TestLate checks that a rate is inconclusive if the harness itself was late.
-func TestLate(t *testing.T) {
+// TestLateHarnessIsInconclusive checks that a rate is inconclusive if the harness itself was late.
+func TestLateHarnessIsInconclusive(t *testing.T) {
 	b := plan(t, smallSeed)
 	answers := []Answer{{Check: "load-10", Stage: &Stage{Rate: 10, Planned: 10, LimitUs: 1000, Micros: 1e6}}}
 	findings := func(answers []Answer) []Finding {
@@ -125,35 +125,35 @@ func TestLoadOptions(t *testing.T) {
 	}
 }
 
-// TestChange is about rates that are kept up for long: answers must not become slower, and the memory must not grow.
-func TestChange(t *testing.T) {
+// TestChangesUnderLoadAreFound is about rates that are kept up for long: answers must not become slower, and the memory must not grow.
+func TestChangesUnderLoadAreFound(t *testing.T) {
 	grows := []int64{10 << 20, 20 << 20, 40 << 20, 80 << 20}
 	for name, c := range map[string]struct {
 		rate Rate
 		want string
 	}{
-		"steady":           {Rate{Asked: 100, Seconds: 600, P99s: []float64{5, 6, 7}, Limit: 100}, ""},
-		"slower":           {Rate{Asked: 100, Seconds: 600, P99s: []float64{5, 6, 25}, Limit: 100}, slowsDown},
-		"grows":            {Rate{Asked: 100, Seconds: 600, Memory: grows, Limit: 100}, memoryGrows},
-		"grows a little":   {Rate{Asked: 100, Seconds: 600, Memory: []int64{1, 10 << 20, 30 << 20}, Limit: 100}, ""},
-		"memory not known": {Rate{Asked: 100, Seconds: 600, Memory: make([]int64, 11), Limit: 100}, ""},
+		"steady":           {Rate{TargetRate: 100, Seconds: 600, P99s: []float64{5, 6, 7}, Limit: 100}, ""},
+		"slower":           {Rate{TargetRate: 100, Seconds: 600, P99s: []float64{5, 6, 25}, Limit: 100}, slowsDown},
+		"grows":            {Rate{TargetRate: 100, Seconds: 600, Memory: grows, Limit: 100}, memoryGrows},
+		"grows a little":   {Rate{TargetRate: 100, Seconds: 600, Memory: []int64{1, 10 << 20, 30 << 20}, Limit: 100}, ""},
+		"memory not known": {Rate{TargetRate: 100, Seconds: 600, Memory: make([]int64, 11), Limit: 100}, ""},
 	} {
 		found := c.rate.problems()
 		if (len(found) == 0) != (c.want == "") || len(found) > 0 && found[0].reason != c.want {
 			t.Errorf("%s: %v", name, found)
 		}
 	}
-	slow := Rate{Seconds: 600, Asked: 100, P99s: []float64{5, 25}, Limit: 100}
+	slow := Rate{Seconds: 600, TargetRate: 100, P99s: []float64{5, 25}, Limit: 100}
 	for p99, want := range map[float64]verdicts.Blame{6: verdicts.BlameAuthorizer, 30: verdicts.BlameEnvironment} {
-		c := controls{rates: map[string]Rate{"load-100": {Seconds: 60, Asked: 100, P99: p99, Limit: 100}}}
+		c := controls{rates: map[string]Rate{"load-100": {Seconds: 60, TargetRate: 100, P99: p99, Limit: 100}}}
 		if got := c.blameForRate(slow, slowsDown); got != want {
 			t.Errorf("the reference takes %.0f ms: %q", p99, got)
 		}
 	}
 }
 
-// TestLong keeps up a rate for a minute, with a webhook whose memory grows and that is sometimes wrong.
-func TestLong(t *testing.T) {
+// TestMinuteAtOneRate keeps up a rate for a minute, with a webhook whose memory grows and that is sometimes wrong.
+func TestMinuteAtOneRate(t *testing.T) {
 	if !sample.IsEverything() {
 		t.Skip("it takes two minutes: make faulty-authorizers")
 	}
@@ -193,21 +193,21 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// TestLoadMeansOneThing judges runs in which less was asked than the level demands.
-func TestLoadMeansOneThing(t *testing.T) {
-	all := []Answer{{Check: volume, Stage: &Stage{Planned: LoadVolume}}, {Check: idle, Stage: &Stage{IdleMs: LoadIdle.Milliseconds()}}}
+// TestTooLittleLoadIsNotGranted judges runs in which less was asked than the level demands.
+func TestTooLittleLoadIsNotGranted(t *testing.T) {
+	all := []Answer{{Check: volumeCheck, Stage: &Stage{Planned: LoadVolume}}, {Check: idleCheck, Stage: &Stage{IdleMs: LoadIdle.Milliseconds()}}}
 	for name, c := range map[string]struct {
 		rate    Rate
 		answers []Answer
 		less    bool
 	}{
-		"the level":    {Rate{Asked: LoadLeast, Limit: 100}, all, false},
-		"a low rate":   {Rate{Asked: LoadLeast - 1, Limit: 100}, all, true},
-		"a high limit": {Rate{Asked: LoadLeast, Limit: 101}, all, true},
-		"no volume":    {Rate{Asked: LoadLeast, Limit: 100}, all[1:], true},
-		"not idle":     {Rate{Asked: LoadLeast, Limit: 100}, all[:1], true},
+		"the level":    {Rate{TargetRate: LoadMinimum, Limit: 100}, all, false},
+		"a low rate":   {Rate{TargetRate: LoadMinimum - 1, Limit: 100}, all, true},
+		"a high limit": {Rate{TargetRate: LoadMinimum, Limit: 101}, all, true},
+		"no volume":    {Rate{TargetRate: LoadMinimum, Limit: 100}, all[1:], true},
+		"not idle":     {Rate{TargetRate: LoadMinimum, Limit: 100}, all[:1], true},
 	} {
-		if got := lessThanLoad([]Rate{c.rate}, c.answers); (got != "") != c.less {
+		if got := missingLoad([]Rate{c.rate}, c.answers); (got != "") != c.less {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

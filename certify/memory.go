@@ -30,10 +30,10 @@ func (c *client) memory(ctx context.Context) int64 {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 8*maxAnswer))
-	found := residentMemory.FindSubmatch(raw)
-	if err != nil || resp.StatusCode != http.StatusOK || found == nil {
+	match := residentMemory.FindSubmatch(raw)
+	if err != nil || resp.StatusCode != http.StatusOK || match == nil {
 		return 0
 	}
-	bytes, _ := strconv.ParseFloat(string(found[1]), 64)
+	bytes, _ := strconv.ParseFloat(string(match[1]), 64)
 	return int64(bytes)
 }

@@ -8,12 +8,12 @@ import (
 
 // Observation is how long an authorizer was observed, and how long an outage could last without being seen.
 type Observation struct {
-	// Whole is the time from the first question to the last one.
-	Whole time.Duration
-	// Opens is the longest time without an answer that would have shown that everything is allowed. Closes is the
+	// Duration is the time from the first question to the last one.
+	Duration time.Duration
+	// AllowGap is the longest time without an answer that would have shown that everything is allowed. DenyGap is the
 	// longest time without one that would have shown that nothing is. A longer outage is found; a shorter one is found
 	// only by chance.
-	Opens, Closes time.Duration
+	AllowGap, DenyGap time.Duration
 }
 
 // observe returns how closely the authorizer was observed while everything was asked once.
@@ -21,8 +21,8 @@ func (b *Plan) observe(answers []Answer) (o Observation) {
 	var begin, opens, closes int64
 	count := 0
 	for _, a := range answers {
-		v, known := b.vector(a.Vector)
-		isOnce := known && a.Check == plain && a.undecidedReason() == ""
+		v, isKnown := b.findQuestion(a.Vector)
+		isOnce := isKnown && a.Check == plainCheck && a.undecidedReason() == ""
 		if !isOnce {
 			continue
 		}
@@ -32,11 +32,11 @@ func (b *Plan) observe(answers []Answer) (o Observation) {
 		}
 		switch v.Expect {
 		case scenarios.Allow:
-			o.Closes, closes = max(o.Closes, milliDuration(at-closes)), at
+			o.DenyGap, closes = max(o.DenyGap, milliDuration(at-closes)), at
 		case scenarios.NoOpinion:
-			o.Opens, opens = max(o.Opens, milliDuration(at-opens)), at
+			o.AllowGap, opens = max(o.AllowGap, milliDuration(at-opens)), at
 		}
-		o.Whole = milliDuration(at - begin)
+		o.Duration = milliDuration(at - begin)
 	}
 	return o
 }

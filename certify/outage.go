@@ -3,12 +3,12 @@ package certify
 import "fmt"
 
 const (
-	// leastOutage is how many wrong answers in a row count as an outage if they are right when the questions are asked
+	// minOutage is how many wrong answers in a row count as an outage if they are right when the questions are asked
 	// again.
-	leastOutage = 3
-	// askedOfEach is how many questions of a suspected outage are asked again. suspected is how many outages this is
-	// done for.
-	askedOfEach, suspected = 40, 10
+	minOutage = 3
+	// retriesPerOutage is how many questions of a suspected outage are asked again. maxSuspectedOutages is how many
+	// outages this is done for.
+	retriesPerOutage, maxSuspectedOutages = 40, 10
 )
 
 // outage is a time in which all answers had the same outcome, which was wrong for some of them.
@@ -31,16 +31,16 @@ func (a Answer) outcome() string {
 func (b *Plan) outages(answers []Answer) (out []outage) {
 	var now outage
 	end := func() {
-		if len(now.wrong) >= leastOutage {
+		if len(now.wrong) >= minOutage {
 			out = append(out, now)
 		}
 	}
 	for i, a := range answers {
-		if a.Check != plain || a.Control {
+		if a.Check != plainCheck || a.Control {
 			continue
 		}
-		v, known := b.vector(a.Vector)
-		if !known {
+		v, isKnown := b.findQuestion(a.Vector)
+		if !isKnown {
 			continue
 		}
 		if outcome := a.outcome(); outcome != now.outcome {
@@ -58,10 +58,10 @@ func (b *Plan) outages(answers []Answer) (out []outage) {
 // suspects returns the questions that are asked again to find out whether they were wrong only for a while.
 func (b *Plan) suspects(answers []Answer) (out []Question) {
 	all := b.outages(answers)
-	for _, o := range all[:min(len(all), suspected)] {
-		step := max(1, len(o.wrong)/askedOfEach)
+	for _, o := range all[:min(len(all), maxSuspectedOutages)] {
+		step := max(1, len(o.wrong)/retriesPerOutage)
 		for i := 0; i < len(o.wrong); i += step {
-			if v, known := b.vector(answers[o.wrong[i]].Vector); known {
+			if v, isKnown := b.findQuestion(answers[o.wrong[i]].Vector); isKnown {
 				out = append(out, v)
 			}
 		}
@@ -73,7 +73,7 @@ func (b *Plan) suspects(answers []Answer) (out []Question) {
 func (b *Plan) transientOutages(answers []Answer) (out []outage) {
 	isRight := map[string]bool{} // the questions that were asked again
 	for _, a := range answers {
-		if a.Check == afterwards && !a.Control {
+		if a.Check == retryCheck && !a.Control {
 			isRight[a.Vector] = !b.isWrong(a)
 		}
 	}
@@ -91,23 +91,23 @@ func (b *Plan) transientOutages(answers []Answer) (out []outage) {
 // isOver reports whether some of the wrongly answered questions were asked again and all of these were answered
 // correctly.
 func (o outage) isOver(answers []Answer, isRight map[string]bool) bool {
-	asked := false
+	wasRetried := false
 	for _, i := range o.wrong {
-		right, known := isRight[answers[i].Vector]
-		if known && !right {
+		right, isRetried := isRight[answers[i].Vector]
+		if isRetried && !right {
 			return false
 		}
-		asked = asked || known
+		wasRetried = wasRetried || isRetried
 	}
-	return asked
+	return wasRetried
 }
 
 // describe returns from when to when an outage lasted, and an example of a wrong answer.
 func (o outage) describe(b *Plan, answers []Answer) string {
 	begin, end := answers[o.wrong[0]], answers[o.wrong[len(o.wrong)-1]]
-	v, _ := b.vector(begin.Vector)
+	v, _ := b.findQuestion(begin.Vector)
 	return fmt.Sprintf("transient, from %s to %s of the run: everything got %s, %d answers of it wrong, and right when asked again; the first was %s",
-		sinceBegin(begin.AtMs), sinceBegin(end.AtMs+end.Millis), o.outcome, len(o.wrong), b.describe(v, begin))
+		sinceBegin(begin.AtMs), sinceBegin(end.AtMs+end.Millis), o.outcome, len(o.wrong), b.describeQuestion(v, begin))
 }
 
 // sinceBegin returns a time since the beginning of the run, in seconds.

@@ -8,12 +8,12 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestOutage judges answers with several wrong ones in a row. When asked again they are right, or not.
-func TestOutage(t *testing.T) {
+// TestOutageIsOneFinding judges answers with several wrong ones in a row. When asked again they are right, or not.
+func TestOutageIsOneFinding(t *testing.T) {
 	b := plan(t, smallSeed)
 	decide := func(v Question, d scenarios.Decision, check string, at int) Answer {
 		a := Answer{Check: check, Vector: v.ID, HTTP: 200, Protocol: 2, AtMs: int64(at)}
-		a.keep(reference.Answer(v.apiVersion(), d), v)
+		a.keepBody(reference.Answer(v.apiVersion(), d), v)
 		return a
 	}
 	answers := func(isRightAgain bool) (out []Answer) {
@@ -28,14 +28,14 @@ func TestOutage(t *testing.T) {
 					wrong++
 				}
 			}
-			out = append(out, decide(v, d, plain, i))
+			out = append(out, decide(v, d, plainCheck, i))
 		}
 		for _, v := range b.suspects(out) {
 			d := v.Expect
 			if !isRightAgain {
 				d = scenarios.Allow
 			}
-			out = append(out, decide(v, d, afterwards, len(out)))
+			out = append(out, decide(v, d, retryCheck, len(out)))
 		}
 		return out
 	}
@@ -43,7 +43,7 @@ func TestOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(judged.Findings) != 1 || judged.Findings[0].Reason != transient || !strings.Contains(judged.Findings[0].Examples[0], "from 0.1") {
+	if len(judged.Findings) != 1 || judged.Findings[0].Reason != reasonTransient || !strings.Contains(judged.Findings[0].Examples[0], "from 0.1") {
 		t.Errorf("an outage is %+v", judged.Findings)
 	}
 	judged, err = b.Judge(answers(false))
@@ -51,11 +51,11 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range judged.Findings {
-		if f.Reason == transient {
+		if f.Reason == reasonTransient {
 			t.Errorf("what is wrong again is %+v", f)
 		}
 	}
-	if o := judged.Observation; o.Whole == 0 || o.Opens == 0 || o.Closes == 0 || o.Opens > o.Whole {
+	if o := judged.Observation; o.Duration == 0 || o.AllowGap == 0 || o.DenyGap == 0 || o.AllowGap > o.Duration {
 		t.Errorf("observed %+v", o)
 	}
 }

@@ -21,9 +21,9 @@ func (p part) id() string { return string(p.level) + "/" + p.name }
 // partOf returns the part that the answer to a question in a check belongs to.
 func partOf(check string, v Question) part {
 	switch {
-	case check == plain || check == first:
+	case check == plainCheck || check == firstCheck:
 		return partOfQuestion(v)
-	case isLoad(check):
+	case isLoadCheck(check):
 		return partOfLoad(check)
 	case v.Level == Safe:
 		return part{Safe, check}
@@ -43,15 +43,15 @@ func partOfQuestion(v Question) part {
 
 // partOfLoad returns the part of a check under load.
 func partOfLoad(check string) part {
-	name := strings.TrimPrefix(check, loadCheck)
-	if check != volume && check != idle {
+	name := strings.TrimPrefix(check, loadPrefix)
+	if check != volumeCheck && check != idleCheck {
 		name += "-per-second"
 	}
 	return part{Load, name}
 }
 
-// partOfSeen returns the part that an answer with something seen through an API server belongs to.
-func (b *Plan) partOfSeen(a Answer) part {
+// partOfObservation returns the part that an answer with something seen through an API server belongs to.
+func (b *Plan) partOfObservation(a Answer) part {
 	if a.Check == revocation {
 		return part{Revocation, a.Vector}
 	}
@@ -64,7 +64,7 @@ func (c clusterCheck) part() part {
 	switch {
 	case c.Scenario != nil:
 		subject = "impersonation"
-	case c.Phase == down || c.Phase == back:
+	case c.Phase == phaseDown || c.Phase == phaseRestored:
 		subject = "outage"
 	}
 	return part{InCluster, fmt.Sprintf("%s/%s", c.Place, subject)}
@@ -90,8 +90,8 @@ func (t *tally) countOf(p part) *count {
 	return t.counts[p]
 }
 
-// level returns the sum of the counts of a level's parts, and reports whether each part is complete.
-func (t *tally) level(level CertificationLevel) (sum count, complete bool) {
+// sumLevel returns the sum of the counts of a level's parts, and reports whether each part is complete.
+func (t *tally) sumLevel(level CertificationLevel) (sum count, complete bool) {
 	complete = true
 	for _, p := range t.parts {
 		if p.level != level {
@@ -118,8 +118,8 @@ func (b *Plan) planTally() *tally {
 			t.countOf(partOfQuestion(v)).planned++
 		}
 	}
-	repeated := b.askedAgain()
-	for _, check := range b.checksAgain() {
+	repeated := b.repeatedQuestions()
+	for _, check := range b.repeatChecks() {
 		for _, v := range repeated[check] {
 			t.countOf(partOf(check, v)).planned++
 		}
@@ -136,27 +136,28 @@ func (b *Plan) clusterTally() *tally {
 	return t
 }
 
-// count adds the answers of direct mode. Among the questions that are asked once, each counts once. A question that is
-// asked again counts only at its place in the order, because an answer to another question might otherwise replace one
-// that was wrong.
-func (t *tally) count(b *Plan, answers []Answer) {
-	seen, next, repeated := map[string]bool{}, map[string]int{}, b.askedAgain()
+// addAnswers adds the answers of direct mode. Among the questions that are asked once, each counts once. A question
+// that is asked again counts only at its place in the order, because an answer to another question might otherwise
+// replace one that was wrong.
+func (t *tally) addAnswers(b *Plan, answers []Answer) {
+	counted, next, repeated := map[string]bool{}, map[string]int{}, b.repeatedQuestions()
 	for _, a := range answers {
-		if a.Control || a.Seen != nil || isLoad(a.Check) {
+		isDirect := a.ClusterObservation == nil && !isLoadCheck(a.Check)
+		if a.Control || !isDirect {
 			continue
 		}
-		v, known := b.vector(a.Vector)
-		if !known {
+		v, isKnown := b.findQuestion(a.Vector)
+		if !isKnown {
 			continue
 		}
 		switch all, n := repeated[a.Check], next[a.Check]; {
-		case a.Check != plain:
+		case a.Check != plainCheck:
 			if n < len(all) && all[n].ID == a.Vector {
 				next[a.Check]++
 				t.countOf(partOf(a.Check, v)).answered++
 			}
-		case !seen[a.Vector]:
-			seen[a.Vector] = true
+		case !counted[a.Vector]:
+			counted[a.Vector] = true
 			t.countOf(partOfQuestion(v)).answered++
 		}
 	}

@@ -1,7 +1,7 @@
 // Package certify judges an authorizer's webhook without a cluster. It asks what API servers would ask, and also what
 // no correct authorizer allows, and compares every answer with what a neutral policy says.
 //
-// newPlan makes the questions. Those of level core that API servers ask in scenarios are made by collectReviews, and
+// makePlan makes the questions. Those of level core that API servers ask in scenarios are made by collectReviews, and
 // most others by package policy, which has the grants for them as well (policy.Cases). The questions about the form of
 // reviews are in probes.go, and those of level safe in safe_questions.go.
 package certify
@@ -28,8 +28,8 @@ type Plan struct {
 
 	// levels are the levels of the questions, in their order.
 	levels []CertificationLevel
-	// atOnce and after are concurrent and drifting, or smaller numbers in tests.
-	atOnce, after int
+	// concurrentCount and driftCount are concurrentReviews and driftReviews, or smaller numbers in tests.
+	concurrentCount, driftCount int
 	// all are the questions. byID has the index of each of them.
 	all  []Question
 	byID map[string]int
@@ -49,29 +49,30 @@ type Plan struct {
 // one of the given reasons.
 func (b *Plan) Sample(n int, reasons ...string) *Plan {
 	out := *b
-	out.atOnce, out.after = 200, 500
+	out.concurrentCount, out.driftCount = 200, 500
 	isWanted := func(v Question) bool {
-		named := slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame)
-		return v.Level == Robust || v.Paired || named
+		isNamed := slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame)
+		return v.Level == Robust || v.Paired || isNamed
 	}
-	few := func(all []Question) (kept []Question) {
+	sample := func(all []Question) (selected []Question) {
 		for i, v := range all {
 			if i%n == 0 || isWanted(v) {
-				kept = append(kept, v)
+				selected = append(selected, v)
 			}
 		}
-		return kept
+		return selected
 	}
-	out.setQuestions(few(b.Scenario), few(b.Probes))
+	out.setQuestions(sample(b.Scenario), sample(b.Probes))
 	return &out
 }
 
 // NewPlan returns the plan for a seed.
-func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return newPlanOf(set.All(), seed) }
+func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return makePlan(set.All(), seed) }
 
-func newPlanOf(all []*scenarios.Scenario, seed int64) (*Plan, error) {
+// makePlan makes the questions of the levels of direct mode from scenarios and the policy of a seed.
+func makePlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
-	b := &Plan{Policy: policy.New(bound, seed), levels: Levels(), atOnce: concurrent, after: drifting, scenarios: all}
+	b := &Plan{Policy: policy.New(bound, seed), levels: Levels(), concurrentCount: concurrentReviews, driftCount: driftReviews, scenarios: all}
 	reviews, err := collectReviews(bound)
 	if err != nil {
 		return nil, err
@@ -83,8 +84,8 @@ func newPlanOf(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 		}
 		b.Scenario = append(b.Scenario, v)
 	}
-	related := b.relations()
-	b.setQuestions(b.Scenario, related, b.special(), b.incomplete(), b.derived(), b.alike(), b.repeated(related), b.robust())
+	related := b.relationQuestions()
+	b.setQuestions(b.Scenario, related, b.specialQuestions(), b.incompleteQuestions(), b.derivedQuestions(), b.lookalikeQuestions(), b.versionQuestions(related), b.robustQuestions())
 	return b, b.seal()
 }
 
@@ -105,21 +106,21 @@ func (b *Plan) Suite() string { return b.Digest }
 func (b *Plan) All() []Question { return b.all }
 
 // setQuestions sets the reviews of the scenarios, and the probes.
-func (b *Plan) setQuestions(seen []Question, probes ...[]Question) {
-	b.all, b.byID = slices.Concat(append([][]Question{seen}, probes...)...), map[string]int{}
-	b.Scenario, b.Probes = b.all[:len(seen):len(seen)], b.all[len(seen):]
+func (b *Plan) setQuestions(scenarioReviews []Question, probes ...[]Question) {
+	b.all, b.byID = slices.Concat(append([][]Question{scenarioReviews}, probes...)...), map[string]int{}
+	b.Scenario, b.Probes = b.all[:len(scenarioReviews):len(scenarioReviews)], b.all[len(scenarioReviews):]
 	for i := range b.all {
 		b.byID[b.all[i].ID] = i
 	}
 }
 
-// vector returns a question by its ID.
-func (b *Plan) vector(id string) (v Question, known bool) {
-	i, known := b.byID[id]
-	if known {
+// findQuestion returns a question by its ID.
+func (b *Plan) findQuestion(id string) (v Question, isKnown bool) {
+	i, isKnown := b.byID[id]
+	if isKnown {
 		v = b.all[i]
 	}
-	return v, known
+	return v, isKnown
 }
 
 // seal computes the digest. It also checks that each question agrees with the policy, because otherwise every

@@ -16,6 +16,7 @@ import (
 
 const authn = "authentication.k8s.io"
 
+// prober makes the questions of a level, and numbers their IDs.
 type prober struct {
 	plan  *Plan
 	level CertificationLevel
@@ -24,7 +25,7 @@ type prober struct {
 	count map[string]int
 }
 
-func (b *Plan) prober(level CertificationLevel, name string) *prober {
+func (b *Plan) newProber(level CertificationLevel, name string) *prober {
 	return &prober{plan: b, level: level, name: name, count: map[string]int{}}
 }
 
@@ -38,50 +39,58 @@ func (p *prober) add(reason string, expect scenarios.Decision, s spec) *Question
 	return &p.out[len(p.out)-1]
 }
 
-func (p *prober) yes(reason string, s spec) *Question { return p.add(reason, scenarios.Allow, s) }
-func (p *prober) no(reason string, s spec) *Question  { return p.add(reason, scenarios.NoOpinion, s) }
+// addAllowed appends a review that the policy allows.
+func (p *prober) addAllowed(reason string, s spec) *Question {
+	return p.add(reason, scenarios.Allow, s)
+}
 
-func on(user, verb, group, resource, namespace, name string) spec {
+// addNotAllowed appends a review about which the policy has no opinion.
+func (p *prober) addNotAllowed(reason string, s spec) *Question {
+	return p.add(reason, scenarios.NoOpinion, s)
+}
+
+// newReview returns a review that asks whether a user may do something to a resource.
+func newReview(user, verb, group, resource, namespace, name string) spec {
 	resource, sub, _ := strings.Cut(resource, "/")
 	return spec{User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: verb, Group: group, Version: "v1", Resource: resource, Subresource: sub, Namespace: namespace, Name: name,
 	}}
 }
 
-// in returns the review as asked by a member of groups.
-func in(s spec, groups ...string) spec {
+// withGroups returns the review as asked by a member of groups.
+func withGroups(s spec, groups ...string) spec {
 	s.Groups = groups
 	return s
 }
 
-// special returns questions about extras, the rewrite of associated-node, and fields that do not exist yet.
-func (b *Plan) special() []Question {
-	p, n := b.prober(NoOvergrant, "transcript"), b.Policy.Probe
-	extras := on(n.Reader, "get", "", "pods", n.Namespace, "extras")
+// specialQuestions returns questions about extras, the rewrite of associated-node, and fields that do not exist yet.
+func (b *Plan) specialQuestions() []Question {
+	p, n := b.newProber(NoOvergrant, "transcript"), b.Policy.Probe
+	extras := newReview(n.Reader, "get", "", "pods", n.Namespace, "extras")
 	extras.Extra = map[string]authorizationv1.ExtraValue{"example.com/a": {"1", "2"}, "example.com/b": {"x"}, "scopes": {"view", "edit"}}
-	p.yes("extras-change-the-decision", extras)
-	p.yes("extras-change-the-decision", extras).Form = reversed
+	p.addAllowed("extras-change-the-decision", extras)
+	p.addAllowed("extras-change-the-decision", extras).Form = reversed
 	swapped := extras
 	swapped.Extra = map[string]authorizationv1.ExtraValue{"scopes": {"edit", "view"}, "example.com/b": {"x"}, "example.com/a": {"2", "1"}}
-	p.yes("extras-change-the-decision", swapped)
+	p.addAllowed("extras-change-the-decision", swapped)
 
 	keys := map[string]authorizationv1.ExtraValue{scenarios.AssociatedNodeKeysKey: {serviceaccount.NodeNameKey, serviceaccount.NodeUIDKey}}
 	node := func(user, verb, group, name string) spec {
-		s := on(user, verb, group, "nodes", "", name)
+		s := newReview(user, verb, group, "nodes", "", name)
 		s.Extra = keys
 		return s
 	}
 	const rewrite = "associated-node-misread"
-	p.yes(rewrite, node(n.Star, "impersonate:associated-node", authn, "*"))
-	p.yes(rewrite, node(n.Star, "impersonate-on:associated-node:get", "", "node1"))
+	p.addAllowed(rewrite, node(n.Star, "impersonate:associated-node", authn, "*"))
+	p.addAllowed(rewrite, node(n.Star, "impersonate-on:associated-node:get", "", "node1"))
 	bound := node(n.Star, "impersonate:associated-node", authn, "*")
 	bound.Extra = map[string]authorizationv1.ExtraValue{serviceaccount.NodeNameKey: {"node1"}}
-	p.yes(rewrite, bound)
-	p.no(rewrite, node(n.Reader, "impersonate:associated-node", authn, "*"))
-	p.no(rewrite, node(n.Reader, "impersonate-on:associated-node:get", "", "node1"))
-	p.no(rewrite, node(n.Star, "impersonate:arbitrary-node", authn, "*"))
+	p.addAllowed(rewrite, bound)
+	p.addNotAllowed(rewrite, node(n.Reader, "impersonate:associated-node", authn, "*"))
+	p.addNotAllowed(rewrite, node(n.Reader, "impersonate-on:associated-node:get", "", "node1"))
+	p.addNotAllowed(rewrite, node(n.Star, "impersonate:arbitrary-node", authn, "*"))
 
-	unasked := p.yes("unknown-fields-refused", on(n.Reader, "get", "", "pods", n.Namespace, "tomorrow"))
+	unasked := p.addAllowed("unknown-fields-refused", newReview(n.Reader, "get", "", "pods", n.Namespace, "tomorrow"))
 	unasked.Form, unasked.Blame = unknownFields, "unknown-fields-refused"
 	return p.out
 }
@@ -93,16 +102,16 @@ var coreReasons = []string{"limits-a-list", "wildcard-granted", "scope-confused"
 // isCoreReason reports whether a case belongs to level core.
 func isCoreReason(c policy.Case) bool { return c.Broad || slices.Contains(coreReasons, c.Reason) }
 
-// relations returns the questions of all cases of the policy, which are ways to take one thing for another.
-func (b *Plan) relations() (out []Question) {
-	core, over := b.prober(Core, "relation"), b.prober(NoOvergrant, "relation")
+// relationQuestions returns the questions of all cases of the policy, which are ways to take one thing for another.
+func (b *Plan) relationQuestions() (out []Question) {
+	core, over := b.newProber(Core, "relation"), b.newProber(NoOvergrant, "relation")
 	broad := map[[2]string]string{} // the first question that shows that an attribute is ignored, by the attribute and what is expected
 	for _, c := range policy.Cases(b.Policy.Seed) {
 		p := over
 		if isCoreReason(c) {
 			p = core
 		}
-		for _, s := range c.Asked {
+		for _, s := range c.Reviews {
 			q := p.add(c.Reason, b.Policy.Decide(s), s)
 			if q.Expect == scenarios.Allow && c.Reason == "selectors-change-the-decision" {
 				q.Blame = c.Reason
@@ -126,92 +135,94 @@ func attributeOf(c policy.Case) string {
 	return strings.TrimSuffix(strings.TrimPrefix(c.Reason, "ignores-"), "-"+c.Class)
 }
 
-// perReview is how many questions are made from a scenario's review. older is the step by which questions are also
-// asked in v1beta1: one in so many.
-const perReview, older = 4, 5
+// lookalikesPerReview is how many questions are made from a scenario's review. v1beta1Step is the step by which
+// questions are also asked in v1beta1: one in so many.
+const lookalikesPerReview, v1beta1Step = 4, 5
 
-// likeness is an attribute with a pair of strings that a wrong comparison takes for the same.
-type likeness struct {
+// lookalike is an attribute with a pair of strings that only a wrong comparison takes for the same.
+type lookalike struct {
 	attribute policy.Attribute
 	class     string
 	pair      [2]string
 }
 
 // reason returns the name of a wrong decision.
-func (l likeness) reason() string {
+func (l lookalike) reason() string {
 	if l.class == "ignored" {
 		return "ignores-" + l.attribute.Name
 	}
 	return l.attribute.Name + "-" + l.class
 }
 
-// likenesses returns all attributes with all pairs.
-func likenesses() (all []likeness) {
+// lookalikes returns all attributes with all pairs.
+func lookalikes() (all []lookalike) {
 	for _, a := range policy.Attributes() {
 		for _, r := range policy.Relations() {
 			for _, pair := range r.Pairs {
-				all = append(all, likeness{a, r.Class, pair})
+				all = append(all, lookalike{a, r.Class, pair})
 			}
 		}
 	}
 	return all
 }
 
-// alike returns questions that are made from every scenario's review that is allowed. One attribute is replaced by a
-// value that only a wrong comparison takes for the granted one. Every attribute meets every relation, with verbs and
-// modes of all kinds.
-func (b *Plan) alike() []Question {
-	p, random, all := b.prober(NoOvergrant, "alike"), policy.Random(b.Policy.Seed, "questions"), likenesses()
+// lookalikeQuestions returns questions that are made from every scenario's review that is allowed. One attribute is
+// replaced by a value that only a wrong comparison takes for the granted one. Every attribute meets every relation,
+// with verbs and modes of all kinds.
+func (b *Plan) lookalikeQuestions() []Question {
+	p, random, all := b.newProber(NoOvergrant, "alike"), policy.Random(b.Policy.Seed, "questions"), lookalikes()
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	seen, at := map[string]bool{}, 0
 	for _, v := range b.Scenario {
 		if v.Expect != scenarios.Allow {
 			continue
 		}
-		for made, tried := 0, 0; made < perReview && tried < len(all); tried++ {
+		for madeCount, triedCount := 0, 0; madeCount < lookalikesPerReview && triedCount < len(all); triedCount++ {
 			l := all[at%len(all)]
 			at++
-			if s, ok := b.like(v.Spec, l, seen); ok {
-				made++
-				p.no(l.reason(), s)
+			if s, ok := b.makeLookalike(v.Spec, l, seen); ok {
+				madeCount++
+				p.addNotAllowed(l.reason(), s)
 			}
 		}
 	}
 	return p.out
 }
 
-// like returns a review that only a wrong comparison takes for another. It returns false if there is none, if the
-// review was made before, or if the policy allows it.
-func (b *Plan) like(of spec, l likeness, seen map[string]bool) (s spec, ok bool) {
-	if s, ok = l.attribute.Like(of, l.pair); !ok {
+// makeLookalike returns a review that only a wrong comparison takes for the original. It returns false if there is
+// none, if the review was made before, or if the policy allows it.
+func (b *Plan) makeLookalike(original spec, l lookalike, seen map[string]bool) (s spec, ok bool) {
+	if s, ok = l.attribute.MakeLookalike(original, l.pair); !ok {
 		return s, false
 	}
 	raw, err := json.Marshal(s)
-	if err != nil || seen[string(raw)] || b.Policy.Decide(s) != scenarios.NoOpinion {
+	isUnusable := err != nil || seen[string(raw)]
+	if isUnusable || b.Policy.Decide(s) != scenarios.NoOpinion {
 		return s, false
 	}
 	seen[string(raw)] = true
 	return s, true
 }
 
-// derived returns questions that are made from every scenario's review that is allowed: the same review by somebody
-// else, directly after it. It leaves out what the policy allows that user as well.
-func (b *Plan) derived() []Question {
-	p := b.prober(NoOvergrant, "derived")
+// derivedQuestions returns questions that are made from every scenario's review that is allowed: the same review by
+// somebody else, directly after it. It leaves out what the policy allows that user as well.
+func (b *Plan) derivedQuestions() []Question {
+	p := b.newProber(NoOvergrant, "derived")
 	stranger := scenarios.Suffix(b.Policy.Seed, "certify", "stranger")
 	for _, v := range b.Scenario {
 		other := v.Spec
 		other.User, other.UID, other.Groups = stranger, stranger, []string{"system:authenticated"}
 		if v.Expect == scenarios.Allow && b.Policy.Decide(other) == scenarios.NoOpinion {
-			p.yes("does-not-allow-what-is-granted", v.Spec).Base = v.ID
-			p.no("leaks-between-users", other)
+			p.addAllowed("does-not-allow-what-is-granted", v.Spec).Base = v.ID
+			p.addNotAllowed("leaks-between-users", other)
 		}
 	}
 	return p.out
 }
 
-// repeated returns the scenarios' reviews and some others again in v1beta1, and some with fields that nobody knows yet.
-func (b *Plan) repeated(others []Question) []Question {
+// versionQuestions returns the scenarios' reviews and some others again in v1beta1, and some with fields that nobody
+// knows yet.
+func (b *Plan) versionQuestions(others []Question) []Question {
 	var out []Question
 	again := func(v Question, form Form, reason string) {
 		out = append(out, Question{
@@ -223,7 +234,7 @@ func (b *Plan) repeated(others []Question) []Question {
 	for _, v := range others {
 		// Each reason comes twice, and some of the other questions come with every seed.
 		key := v.Reason + string(v.Expect)
-		if times[key]++; times[key] <= 2 || random.IntN(older) == 0 {
+		if times[key]++; times[key] <= 2 || random.IntN(v1beta1Step) == 0 {
 			again(v, v1beta1, "versions-differ")
 			out[len(out)-1].Paired = v.Paired
 		}
@@ -237,14 +248,14 @@ func (b *Plan) repeated(others []Question) []Question {
 	return out
 }
 
-// incomplete returns reviews that no API server sends and that must not be allowed: with neither a resource nor a path,
-// or with both.
-func (b *Plan) incomplete() []Question {
-	p, n := b.prober(NoOvergrant, "incomplete"), b.Policy.Probe
+// incompleteQuestions returns reviews that no API server sends and that must not be allowed: with neither a resource
+// nor a path, or with both.
+func (b *Plan) incompleteQuestions() []Question {
+	p, n := b.newProber(NoOvergrant, "incomplete"), b.Policy.Probe
 	for _, user := range []string{n.Reader, n.Wide, n.Outsider, "system:admin"} {
-		both := on(user, "get", "", "pods", n.Namespace, "one")
+		both := newReview(user, "get", "", "pods", n.Namespace, "one")
 		both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/probe"}
-		empty, nowhere := on(user, "", "", "", "", ""), spec{User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
+		empty, nowhere := newReview(user, "", "", "", "", ""), spec{User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
 		empty.ResourceAttributes.Version = ""
 		for _, s := range []spec{both, {User: user}, {User: user, Groups: []string{"system:authenticated"}}, empty, nowhere} {
 			for _, form := range []Form{"", v1beta1} {
@@ -255,8 +266,8 @@ func (b *Plan) incomplete() []Question {
 	return p.out
 }
 
-// badRequests adds requests that must be refused. Each is followed by a good review with the given decision.
-func (p *prober) badRequests(good spec, expect scenarios.Decision) {
+// addBadRequests adds requests that must be refused. Each is followed by a good review with the given decision.
+func (p *prober) addBadRequests(good spec, expect scenarios.Decision) {
 	text := func(s spec, change ...string) []byte {
 		body, _ := Question{Spec: s}.body()
 		for i := 0; i+1 < len(change); i += 2 {
@@ -281,27 +292,27 @@ func (p *prober) badRequests(good spec, expect scenarios.Decision) {
 	}
 }
 
-// robust returns questions about large reviews, and requests that must be refused, each of which is followed by a good
-// review.
-func (b *Plan) robust() []Question {
-	p, n := b.prober(Robust, "robust"), b.Policy.Probe
-	good := on(n.Reader, "get", "", "pods", n.Namespace, "one")
-	p.badRequests(good, scenarios.Allow)
-	nobody := p.add("allows-nobody", "", in(good, "system:authenticated", n.Group))
+// robustQuestions returns questions about large reviews, and requests that must be refused, each of which is followed
+// by a good review.
+func (b *Plan) robustQuestions() []Question {
+	p, n := b.newProber(Robust, "robust"), b.Policy.Probe
+	good := newReview(n.Reader, "get", "", "pods", n.Namespace, "one")
+	p.addBadRequests(good, scenarios.Allow)
+	nobody := p.add("allows-nobody", "", withGroups(good, "system:authenticated", n.Group))
 	nobody.Spec.User = ""
 	large := func(expect scenarios.Decision, s spec) { p.add("large-reviews", expect, s).Blame = "large-reviews" }
 	groups := make([]string, 2000)
 	for i := range groups {
 		groups[i] = fmt.Sprintf("%s-%d-%s", "team", i, strings.Repeat("g", 40))
 	}
-	services := on(n.Member, "list", "", "services", n.Namespace, "")
-	large(scenarios.NoOpinion, in(services, groups...))
-	large(scenarios.Allow, in(services, append(slices.Clone(groups), n.Group)...))
+	services := newReview(n.Member, "list", "", "services", n.Namespace, "")
+	large(scenarios.NoOpinion, withGroups(services, groups...))
+	large(scenarios.Allow, withGroups(services, append(slices.Clone(groups), n.Group)...))
 	extra := good
 	extra.Extra = map[string]authorizationv1.ExtraValue{"example.com/large": {strings.Repeat("e", 256<<10)}}
 	large(scenarios.Allow, extra)
-	large(scenarios.NoOpinion, on(n.Reader, "get", "", "pods", n.Other, strings.Repeat("n", 64<<10)))
-	extra = on(n.Reader, "get", "", "pods", n.Other, "one") // nearly as much as the header of a request may contain
+	large(scenarios.NoOpinion, newReview(n.Reader, "get", "", "pods", n.Other, strings.Repeat("n", 64<<10)))
+	extra = newReview(n.Reader, "get", "", "pods", n.Other, "one") // nearly as much as the header of a request may contain
 	extra.Extra = map[string]authorizationv1.ExtraValue{"example.com/large": {strings.Repeat("e", 900<<10)}}
 	large(scenarios.NoOpinion, extra)
 	return p.out

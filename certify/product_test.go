@@ -41,7 +41,7 @@ func (f *smallFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	if !i.Verifying() {
 		o.Webhook = f.webhook
 	}
-	o.Plan.onCell(cellFor(f.release))
+	o.Plan.setCell(cellFor(f.release))
 	return f.trial(o, challenge, io.Discard), nil
 }
 
@@ -81,7 +81,7 @@ func (r trialRun) verify(t *testing.T, change func(name string, data []byte) []b
 func (r trialRun) levels() map[string]string {
 	out := map[string]string{}
 	for _, g := range r.made.Report.Groups {
-		out[g.Name] = grant(g)
+		out[g.Name] = grantWord(g)
 	}
 	return out
 }
@@ -208,16 +208,16 @@ func TestRecordKeepsQuestions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := Answer{Check: plain, Vector: v.ID, HTTP: 200}
-		a.keep(raw, v)
-		if a.Foreign {
+		a := Answer{Check: plainCheck, Vector: v.ID, HTTP: 200}
+		a.keepBody(raw, v)
+		if a.RepeatsAnotherSpec {
 			t.Errorf("%s: its own spec is foreign", v.ID)
 		}
 		again, err := record.RedactedCopy(&a, "an answer")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if read := again.reread(v); read.Foreign || read.Fault != a.Fault || read.Status != a.Status {
+		if read := again.readBodyAgain(v); read.RepeatsAnotherSpec || read.Fault != a.Fault || read.HasStatus != a.HasStatus {
 			t.Errorf("%s: %+v becomes %+v", v.ID, a, read)
 		}
 	}

@@ -52,6 +52,7 @@ type Question struct {
 	Base string
 }
 
+// apiVersion returns the version of SubjectAccessReview in which the question is asked.
 func (v Question) apiVersion() string {
 	if v.Form == v1beta1 {
 		return reference.V1beta1
@@ -59,6 +60,7 @@ func (v Question) apiVersion() string {
 	return reference.V1
 }
 
+// body returns what is sent, in the form of the question.
 func (v Question) body() ([]byte, error) {
 	if v.Form == literal {
 		return v.Body, nil

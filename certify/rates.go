@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// lag is how late a review may be sent, and how long the harness may need for itself. maxLate is how many of a
-	// thousand may be later; if there are more, the harness was measured and not the authorizer.
-	lag     = 50 * time.Millisecond
-	maxLate = 10
+	// maxSendLag is how late a review may be sent, and how long the harness may need for itself. maxLate is how many of
+	// a thousand may be later; if there are more, the harness was measured and not the authorizer.
+	maxSendLag = 50 * time.Millisecond
+	maxLate    = 10
 	// steadyFrom is how long a rate has to be kept up before changes are judged: answers that become slower, and a
 	// memory that grows. Answers have become slow if they take more than twice as long and drifted milliseconds more. A
 	// memory has grown if it is more than twice as large in the end as after the first tenth, and larger by more than
 	// grown bytes.
-	steadyFrom = time.Minute
-	drifted    = 10
-	grown      = 32 << 20
+	steadyFrom     = time.Minute
+	slowdownMillis = 10
+	grownBytes     = 32 << 20
 	// memorySamples is how often the webhook's memory is read.
 	memorySamples = 10
 )
 
 // Rate is what was measured at one rate. Times are in milliseconds.
 type Rate struct {
-	// Asked and Achieved are in reviews per second. Seconds is how long the rate was kept up.
-	Asked    int
-	Achieved float64
-	Seconds  float64
+	// TargetRate and Achieved are in reviews per second. Seconds is how long the rate was kept up.
+	TargetRate int
+	Achieved   float64
+	Seconds    float64
 	// P50, P99 and Max are times from when a review should have been sent to its answer. Limit is the limit of P99.
 	P50, P99, Max, Limit float64
 	// Wrong is how many answers are wrong, Late how many reviews were sent more than 50 ms late, and Dropped how many
@@ -43,7 +43,7 @@ type Rate struct {
 	Memory []int64
 }
 
-func (r Rate) check() string { return checkAt(r.Asked) }
+func (r Rate) check() string { return rateCheck(r.TargetRate) }
 
 // length returns how long the rate was kept up.
 func (r Rate) length() time.Duration {
@@ -53,11 +53,11 @@ func (r Rate) length() time.Duration {
 // measurement is a rate that is still being computed.
 type measurement struct {
 	Rate
-	taken     []time.Duration
+	durations []time.Duration
 	histogram histogram.Histogram
 	micros    int64
-	// delayed is how many answers came while the harness itself needed long.
-	delayed int64
+	// delayedCount is how many answers came while the harness itself needed long.
+	delayedCount int64
 }
 
 // rates returns what was measured at each rate, in the order in which they were kept up.
@@ -65,7 +65,9 @@ func (b *Plan) rates(answers []Answer) (out []Rate) {
 	byCheck := map[string]*measurement{}
 	var all []*measurement
 	for _, a := range answers {
-		if s := a.Stage; s != nil && isStage(a, checkAt(s.Rate)) && byCheck[a.Check] == nil {
+		s := a.Stage
+		isRate := s != nil && isStage(a, rateCheck(s.Rate))
+		if isRate && byCheck[a.Check] == nil {
 			m := newMeasurement(s)
 			byCheck[a.Check] = m
 			all = append(all, m)
@@ -84,25 +86,27 @@ func (b *Plan) rates(answers []Answer) (out []Rate) {
 
 func newMeasurement(s *Stage) *measurement {
 	return &measurement{micros: s.Micros, Rate: Rate{
-		Asked: s.Rate, Seconds: float64(s.Planned) / float64(max(s.Rate, 1)), Limit: float64(s.LimitUs) / 1000, Dropped: s.Dropped, Memory: s.Memory,
+		TargetRate: s.Rate, Seconds: float64(s.Planned) / float64(max(s.Rate, 1)), Limit: float64(s.LimitUs) / 1000, Dropped: s.Dropped, Memory: s.Memory,
 	}}
 }
 
+// add counts the answer to a review of the rate.
 func (m *measurement) add(b *Plan, a Answer) {
 	took := time.Duration(a.Micros) * time.Microsecond
-	m.taken = append(m.taken, took)
+	m.durations = append(m.durations, took)
 	m.histogram.Record(took)
-	if a.LateUs > lag.Microseconds() {
+	if a.LateUs > maxSendLag.Microseconds() {
 		m.Late++
 	}
-	if a.HarnessMs > lag.Milliseconds() {
-		m.delayed++
+	if a.HarnessMs > maxSendLag.Milliseconds() {
+		m.delayedCount++
 	}
-	if v, ok := b.vector(a.Vector); ok && len(judge(v, a)) > 0 {
+	if v, ok := b.findQuestion(a.Vector); ok && len(judge(v, a)) > 0 {
 		m.Wrong++
 	}
 }
 
+// finish returns the figures of the rate.
 func (m *measurement) finish() Rate {
 	r, h := m.Rate, &m.histogram
 	r.P50, r.P99, r.Max = milliseconds(h.Quantile(0.5)), milliseconds(h.Quantile(0.99)), milliseconds(h.Max())
@@ -110,10 +114,10 @@ func (m *measurement) finish() Rate {
 		r.Achieved = float64(int(float64(h.Count())/float64(m.micros)*1e7)) / 10
 	}
 	if r.isSteady() {
-		r.P99s = tenths(m.taken)
+		r.P99s = p99OfTenths(m.durations)
 	}
 	isLate := func(n int64) bool { return n*1000 > h.Count()*maxLate }
-	isDelayed := r.P99 >= r.Limit && isLate(m.delayed)
+	isDelayed := r.P99 >= r.Limit && isLate(m.delayedCount)
 	r.Inconclusive = isLate(int64(r.Late)) || isDelayed
 	return r
 }
@@ -125,8 +129,8 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Round(10*time.Microsecond).Microseconds()) / 1000
 }
 
-// tenths returns the 99th percentile of each tenth of the times, in order and in milliseconds.
-func tenths(all []time.Duration) (out []float64) {
+// p99OfTenths returns the 99th percentile of each tenth of the times, in order and in milliseconds.
+func p99OfTenths(all []time.Duration) (out []float64) {
 	for part := range slices.Chunk(all, max((len(all)+9)/10, 1)) {
 		var h histogram.Histogram
 		for _, d := range part {
@@ -156,33 +160,33 @@ func (r Rate) problems() (out []problem) {
 		out = append(out, problem{reason, r.check() + ": " + fmt.Sprintf(format, args...)})
 	}
 	if r.Dropped > 0 {
-		add("does-not-keep-up", "%d reviews were not sent, as %d had no answer", r.Dropped, outstanding)
+		add("does-not-keep-up", "%d reviews were not sent, as %d had no answer", r.Dropped, maxOutstanding)
 	}
 	if r.P99 >= r.Limit {
 		add("slow-under-load", "99 %% of the answers came within %.2f ms, expected less than %.2f ms", r.P99, r.Limit)
 	}
-	if n := len(r.P99s); n > 1 && r.P99s[n-1] > 2*r.P99s[0]+drifted {
+	if n := len(r.P99s); n > 1 && r.P99s[n-1] > 2*r.P99s[0]+slowdownMillis {
 		add(slowsDown, "99 %% of the answers came within %.2f ms in the first tenth, and %.2f ms in the last", r.P99s[0], r.P99s[n-1])
 	}
-	if r.hasGrown() {
+	if r.hasMemoryGrown() {
 		add(memoryGrows, "the webhook had %d MiB after a tenth, and %d MiB at the end", r.Memory[1]>>20, r.Memory[len(r.Memory)-1]>>20)
 	}
 	return out
 }
 
-// hasGrown reports whether the webhook's memory has grown by more than it does while a program warms up.
-func (r Rate) hasGrown() bool {
+// hasMemoryGrown reports whether the webhook's memory has grown by more than it does while a program warms up.
+func (r Rate) hasMemoryGrown() bool {
 	if len(r.Memory) < 3 || r.Memory[1] <= 0 {
 		return false
 	}
 	early, last := r.Memory[1], r.Memory[len(r.Memory)-1]
-	return last > 2*early && last-early > grown
+	return last > 2*early && last-early > grownBytes
 }
 
 // isExcused reports whether an answer did not come in time because the harness itself was late. A wrong answer is never
 // excused.
 func isExcused(a Answer, rates []Rate) bool {
-	if a.Fault == noAnswerInTime && a.isTimeUnclear() {
+	if a.Fault == faultNoAnswerInTime && a.isTimeUnclear() {
 		return true
 	}
 	return a.Fault != "" && slices.ContainsFunc(rates, func(r Rate) bool { return r.Inconclusive && a.Check == r.check() })
@@ -199,7 +203,7 @@ func loadTally(answers []Answer) *tally {
 		}
 	}
 	for _, a := range answers {
-		if isLoad(a.Check) && a.Stage == nil {
+		if isLoadCheck(a.Check) && a.Stage == nil {
 			t.countOf(partOfLoad(a.Check)).answered++
 		}
 	}

@@ -153,11 +153,11 @@ func loadRBAC(t *testing.T, admin kubernetes.Interface, p *policy.Policy) {
 		create(t, admin, doc)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		here, err := sar(t.Context(), admin, on("loaded", "get", "loaded", "loaded", p.Probe.Namespace, ""))
+		here, err := sar(t.Context(), admin, newReview("loaded", "get", "loaded", "loaded", p.Probe.Namespace, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
-		everywhere, err := sar(t.Context(), admin, on("loaded", "get", "loaded", "loaded", "", ""))
+		everywhere, err := sar(t.Context(), admin, newReview("loaded", "get", "loaded", "loaded", "", ""))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// read reads the fields of an answer from its body, as an API server does. The case of field names matters.
-func (a *Answer) read(raw []byte, v Question) {
+// readBody reads the fields of an answer from its body, as an API server does. The case of field names matters.
+func (a *Answer) readBody(raw []byte, v Question) {
 	switch {
 	case 300 <= a.HTTP && a.HTTP < 400:
 		a.Fault = "redirects"
@@ -31,18 +31,18 @@ func (a *Answer) read(raw []byte, v Question) {
 	if a.HTTP < 200 || a.HTTP > http.StatusPartialContent { // client-go accepts any code up to 206 as an answer
 		a.Fault, unreadable = "http-status", "http-status"
 	}
-	var r readReview
+	var r parsedReview
 	if !r.decode(raw, v.Form) {
 		a.Fault = unreadable
 		return
 	}
 	if r.version != v.apiVersion() {
-		a.APIVersion = word(r.version) + "?"
+		a.APIVersion = cutWord(r.version) + "?"
 	}
 	if r.kind != reference.Kind {
-		a.Kind = word(r.kind) + "?"
+		a.Kind = cutWord(r.kind) + "?"
 	}
-	a.Foreign = isForeign(r.spec, v)
+	a.RepeatsAnotherSpec = repeatsAnotherSpec(r.spec, v)
 	if r.status != nil && !a.readStatus(r.status) {
 		a.Fault, a.Allowed, a.Denied = unreadable, false, false
 	}
@@ -51,32 +51,32 @@ func (a *Answer) read(raw []byte, v Question) {
 // fields are the fields of a JSON object, by their names as they are written.
 type fields map[string]json.RawMessage
 
-// get decodes a field into a value. It reports whether that was possible; a missing field counts as possible.
-func (f fields) get(name string, into any) bool {
+// decodeField decodes a field into a value. It reports whether that was possible; a missing field counts as possible.
+func (f fields) decodeField(name string, target any) bool {
 	raw, ok := f[name]
-	return !ok || json.Unmarshal(raw, into) == nil
+	return !ok || json.Unmarshal(raw, target) == nil
 }
 
-// readReview is a review in an answer, as an API server reads it.
-type readReview struct {
+// parsedReview is a review in an answer, as an API server reads it.
+type parsedReview struct {
 	version, kind string
 	spec          json.RawMessage
 	status        fields
 }
 
 // decode reports whether a body is a review, and reads it.
-func (r *readReview) decode(raw []byte, form Form) bool {
+func (r *parsedReview) decode(raw []byte, form Form) bool {
 	var all fields
 	if json.Unmarshal(raw, &all) != nil {
 		return false
 	}
 	r.spec = all["spec"]
-	named := all.get("apiVersion", &r.version) && all.get("kind", &r.kind) && all.get("status", &r.status)
-	var into any = &authorizationv1.SubjectAccessReview{}
+	hasTypes := all.decodeField("apiVersion", &r.version) && all.decodeField("kind", &r.kind) && all.decodeField("status", &r.status)
+	var target any = &authorizationv1.SubjectAccessReview{}
 	if form == v1beta1 {
-		into = &authorizationv1beta1.SubjectAccessReview{}
+		target = &authorizationv1beta1.SubjectAccessReview{}
 	}
-	return named && kjson.UnmarshalCaseSensitivePreserveInts(raw, into) == nil
+	return hasTypes && kjson.UnmarshalCaseSensitivePreserveInts(raw, target) == nil
 }
 
 // statusFields are the fields of a status that an API server reads.
@@ -85,29 +85,29 @@ var statusFields = []string{"allowed", "denied", "evaluationError", "reason"}
 // readStatus reads a status, and reports whether that was possible.
 func (a *Answer) readStatus(status fields) bool {
 	var problem, reason string
-	decided := status.get("allowed", &a.Allowed) && status.get("denied", &a.Denied)
-	explained := status.get("evaluationError", &problem) && status.get("reason", &reason)
+	decided := status.decodeField("allowed", &a.Allowed) && status.decodeField("denied", &a.Denied)
+	explained := status.decodeField("evaluationError", &problem) && status.decodeField("reason", &reason)
 	if !decided || !explained {
 		return false
 	}
-	a.Status, a.EvalError, a.Inside = true, problem != "", findInside(reason+"\n"+problem)
+	a.HasStatus, a.HasEvaluationError, a.LeakedInternals = true, problem != "", findLeak(reason+"\n"+problem)
 	for _, name := range slices.Sorted(maps.Keys(status)) {
-		if meansSomething(name) && len(a.Unknown) < maxUnknown {
-			a.Unknown = append(a.Unknown, word(name))
+		if isMisleading(name) && len(a.UnknownFields) < maxUnknown {
+			a.UnknownFields = append(a.UnknownFields, cutWord(name))
 		}
 	}
 	return true
 }
 
-// meansSomething reports whether somebody may take a field for one that API servers read, although they do not read it.
-func meansSomething(name string) bool {
+// isMisleading reports whether somebody may take a field for one that API servers read, although they do not read it.
+func isMisleading(name string) bool {
 	isMisspelt := func(known string) bool { return known != name && strings.EqualFold(known, name) }
 	return slices.ContainsFunc(statusFields, isMisspelt) || strings.HasPrefix(strings.ToLower(name), "condition")
 }
 
-// isForeign reports whether the spec that an answer repeats differs from the one that was sent. Leaving it out is not
-// wrong, because an API server reads only the status.
-func isForeign(raw json.RawMessage, v Question) bool {
+// repeatsAnotherSpec reports whether the spec that an answer repeats differs from the one that was sent. Leaving it out
+// is not wrong, because an API server reads only the status.
+func repeatsAnotherSpec(raw json.RawMessage, v Question) bool {
 	if len(raw) <= len("{}") {
 		return false // nothing is repeated, as in the answers of most servers
 	}
@@ -140,9 +140,9 @@ func isRepetition(echoed, sent any) bool {
 	case nil:
 		return true
 	case map[string]any:
-		was, _ := sent.(map[string]any)
+		before, _ := sent.(map[string]any)
 		for k, value := range e {
-			if !isRepetition(value, was[k]) {
+			if !isRepetition(value, before[k]) {
 				return false
 			}
 		}

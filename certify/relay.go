@@ -17,12 +17,12 @@ import (
 // unreachable that it does not run. It does not see what is said, because TLS passes through it.
 type relay struct {
 	*balancer.Balancer
-	to string
+	target string
 }
 
-// relayed starts a relay to the webhook, and returns a kubeconfig that leads an API server through the relay. The
+// startRelay starts a relay to the webhook, and returns a kubeconfig that leads an API server through the relay. The
 // kubeconfig contains everything that the webhook's own names as files.
-func (w *Webhook) relayed() (r relay, kubeconfig []byte, err error) {
+func (w *Webhook) startRelay() (r relay, kubeconfig []byte, err error) {
 	u, err := url.Parse(w.url)
 	if err != nil {
 		return r, nil, err
@@ -41,8 +41,8 @@ func (w *Webhook) relayed() (r relay, kubeconfig []byte, err error) {
 		}
 		config.BearerToken = string(token)
 	}
-	r.to = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
-	if r.Balancer, err = balancer.Start(r.to); err != nil {
+	r.target = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))
+	if r.Balancer, err = balancer.Start(r.target); err != nil {
 		return r, nil, err
 	}
 	config.ServerName = cmp.Or(config.ServerName, u.Hostname())

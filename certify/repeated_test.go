@@ -5,18 +5,18 @@ import (
 	"testing"
 )
 
-// TestAskedAgain checks that every answer to a question that is asked first or again has to be there, at its place. An
+// TestRepeatedAnswersKeepTheirPlaces checks that every answer to a question that is asked first or again has to be there, at its place. An
 // answer that is missing, or has another's place, may have been wrong.
-func TestAskedAgain(t *testing.T) {
+func TestRepeatedAnswersKeepTheirPlaces(t *testing.T) {
 	b := plan(t, smallSeed)
 	var whole []Answer
 	for _, v := range b.All() {
 		whole = append(whole, answered(v))
 	}
-	for check, all := range b.askedAgain() {
+	for check, all := range b.repeatedQuestions() {
 		for _, v := range all {
 			a := answered(v)
-			if a.Check = check; isAtOnce(check) {
+			if a.Check = check; isConcurrent(check) {
 				a.InFlight = 100
 			}
 			whole = append(whole, a)
@@ -33,12 +33,12 @@ func TestAskedAgain(t *testing.T) {
 	if !isGranted(whole, Robust) || !isGranted(whole, Core) {
 		t.Fatal("a whole run is not granted the levels")
 	}
-	for check, all := range b.askedAgain() {
+	for check, all := range b.repeatedQuestions() {
 		begin := slices.IndexFunc(whole, func(a Answer) bool { return a.Check == check })
 		for _, i := range []int{begin, begin + len(all)/2, begin + len(all) - 1} {
 			left := slices.Delete(slices.Clone(whole), i, i+1)
 			level := Robust
-			if check == first {
+			if check == firstCheck {
 				level = Core
 			}
 			if isGranted(left, level) {

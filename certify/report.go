@@ -33,21 +33,21 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 	}
 	r.AddNote("levels granted: " + cmp.Or(strings.Join(GrantedLevels(r.Groups), ", "), "none"))
 	for _, g := range r.Groups {
-		if left := inapplicable(g); left != "" {
-			r.AddNote(fmt.Sprintf("%s: %s", g.Name, left))
+		if omission := describeInapplicable(g); omission != "" {
+			r.AddNote(fmt.Sprintf("%s: %s", g.Name, omission))
 		}
 	}
 	for _, note := range run.safeAdvice() {
 		r.AddNote(note)
 	}
-	r.Sections = append(r.Sections, run.levels(r.Groups))
-	r.Sections = append(r.Sections, run.measurements()...)
-	r.Sections = append(r.Sections, run.watch()...)
-	r.Sections = append(r.Sections, run.findings(), t.suite(run))
-	r.Figures = append(r.Figures, reports.Figure{Name: "answers", Value: float64(run.asked)})
+	r.Sections = append(r.Sections, run.levelsSection(r.Groups))
+	r.Sections = append(r.Sections, run.measurementSections()...)
+	r.Sections = append(r.Sections, run.observationSections()...)
+	r.Sections = append(r.Sections, run.findingsSection(), t.suiteSection(run))
+	r.Figures = append(r.Figures, reports.Figure{Name: "answers", Value: float64(run.answerCount)})
 	for _, result := range run.Results {
 		for _, rate := range result.Rates {
-			r.Figures = append(r.Figures, reports.Figure{Name: fmt.Sprintf("p99 at %d reviews/s", rate.Asked), Value: rate.P99, Unit: "ms"})
+			r.Figures = append(r.Figures, reports.Figure{Name: fmt.Sprintf("p99 at %d reviews/s", rate.TargetRate), Value: rate.P99, Unit: "ms"})
 		}
 	}
 	return r, nil
@@ -68,9 +68,9 @@ func (run *judgedRun) omit(groups []reports.Group) {
 	}
 }
 
-// inapplicable returns how much of a level does not apply to the authorizer, and why. It is empty if everything
+// describeInapplicable returns how much of a level does not apply to the authorizer, and why. It is empty if everything
 // applies.
-func inapplicable(g reports.Group) string {
+func describeInapplicable(g reports.Group) string {
 	counts, total := map[string]int{}, 0
 	for _, n := range g.NotRun {
 		if n.Cause == reports.CauseTarget {
@@ -97,8 +97,8 @@ const (
 	inconclusive = "inconclusive"
 )
 
-// grant returns in a word whether a level is granted, by its cases.
-func grant(g reports.Group) string {
+// grantWord returns in a word whether a level is granted, by its cases.
+func grantWord(g reports.Group) string {
 	has := func(v verdicts.Verdict) bool {
 		return slices.ContainsFunc(g.Cases, func(r reports.Result) bool { return r.Verdict == v })
 	}
@@ -121,21 +121,21 @@ func grant(g reports.Group) string {
 // GrantedLevels returns the names of those groups that are granted levels.
 func GrantedLevels(groups []reports.Group) (names []string) {
 	for _, g := range groups {
-		if g.Name != challengeCase.Group && grant(g) == granted {
+		if g.Name != challengeCase.Group && grantWord(g) == granted {
 			names = append(names, g.Name)
 		}
 	}
 	return names
 }
 
-// levels returns the table of levels.
-func (run *judgedRun) levels(groups []reports.Group) reports.Section {
+// levelsSection returns the table of levels.
+func (run *judgedRun) levelsSection(groups []reports.Group) reports.Section {
 	table := reports.Table{Columns: []string{"level", "granted", "answered", "findings"}, Numeric: []int{3}}
 	for _, g := range groups {
 		if g.Name == challengeCase.Group {
 			continue
 		}
-		word := grant(g)
+		word := grantWord(g)
 		row := reports.Row{Cells: []string{g.Name, word, "-", "-"}, Verdict: map[string]verdicts.Verdict{
 			granted: verdicts.Passed, notGranted: verdicts.Failed, inconclusive: verdicts.Invalid, notSupported: verdicts.NotSupported,
 		}[word]}
@@ -146,9 +146,9 @@ func (run *judgedRun) levels(groups []reports.Group) reports.Section {
 			if word == granted {
 				row.Cells[1] += r.Terms()
 			}
-			left := seq.Count(g.NotRun, func(n reports.Omission) bool { return n.Cause == reports.CauseTarget })
-			if word == granted && left > 0 {
-				row.Cells[1] += fmt.Sprintf(", without %d that are not applicable", left)
+			omitted := seq.Count(g.NotRun, func(n reports.Omission) bool { return n.Cause == reports.CauseTarget })
+			if word == granted && omitted > 0 {
+				row.Cells[1] += fmt.Sprintf(", without %d that are not applicable", omitted)
 			}
 		}
 		table.Rows = append(table.Rows, row)
@@ -170,8 +170,8 @@ func (run *judgedRun) safeAdvice() (notes []string) {
 	return notes
 }
 
-// findings returns the table of what is wrong.
-func (run *judgedRun) findings() reports.Section {
+// findingsSection returns the table of what is wrong.
+func (run *judgedRun) findingsSection() reports.Section {
 	s := reports.Section{ID: "findings", Title: "Findings"}
 	if len(run.Certification.Findings) == 0 {
 		s.Text = []string{"Nothing wrong was seen in what was asked."}
@@ -191,8 +191,8 @@ func (run *judgedRun) findings() reports.Section {
 	return s
 }
 
-// measurements returns what was measured at rates and in windows, if anything was.
-func (run *judgedRun) measurements() (out []reports.Section) {
+// measurementSections returns what was measured at rates and in windows, if anything was.
+func (run *judgedRun) measurementSections() (out []reports.Section) {
 	for _, r := range run.Results {
 		if len(r.Rates) > 0 {
 			out = append(out, reports.Section{ID: "load", Title: "Load", Tables: rateTables(r.Rates)})
@@ -208,18 +208,18 @@ func (run *judgedRun) measurements() (out []reports.Section) {
 	return out
 }
 
-// watch returns how closely the authorizer was observed: how many reviews were in flight at the same time, and how
-// short an outage could be without being seen.
-func (run *judgedRun) watch() (out []reports.Section) {
+// observationSections returns how closely the authorizer was observed: how many reviews were in flight at the same
+// time, and how short an outage could be without being seen.
+func (run *judgedRun) observationSections() (out []reports.Section) {
 	s := reports.Section{ID: "watch", Title: "How closely it was watched"}
-	if o := run.Observation; o.Whole > 0 {
+	if o := run.Observation; o.Duration > 0 {
 		s.Text = append(s.Text, fmt.Sprintf("Everything was asked once within %s. An outage in which everything is allowed is found if it lasts longer than %s, one in which nothing is allowed if it lasts longer than %s; a shorter one is found by chance.",
-			o.Whole.Round(time.Millisecond), o.Opens, o.Closes))
+			o.Duration.Round(time.Millisecond), o.AllowGap, o.DenyGap))
 	}
 	table := reports.Table{Columns: []string{"sent together", "answers", fmt.Sprintf("with %d others in flight", minOthersInFlight), "most in flight"}, Numeric: []int{1, 2, 3}}
 	for _, r := range run.Results {
 		for _, c := range r.Concurrency {
-			table.Rows = append(table.Rows, reports.Row{Cells: []string{c.Check, fmt.Sprint(c.Answers), fmt.Sprint(c.Accompanied), fmt.Sprint(c.Most)}})
+			table.Rows = append(table.Rows, reports.Row{Cells: []string{c.Check, fmt.Sprint(c.Answers), fmt.Sprint(c.ConcurrentAnswers), fmt.Sprint(c.MaxInFlight)}})
 		}
 	}
 	if len(table.Rows) > 0 {
@@ -231,6 +231,7 @@ func (run *judgedRun) watch() (out []reports.Section) {
 	return []reports.Section{s}
 }
 
+// rateTables returns the tables of rates: the times, and what changed while a rate was kept up.
 func rateTables(rates []Rate) []reports.Table {
 	times := reports.Table{
 		Columns: []string{"reviews/s", "achieved", "p50", "p99", "limit", "max", "wrong", "late", "dropped"},
@@ -240,12 +241,12 @@ func rateTables(rates []Rate) []reports.Table {
 	for _, r := range rates {
 		ms := func(v float64) string { return fmt.Sprintf("%.2f ms", v) }
 		times.Rows = append(times.Rows, reports.Row{Cells: []string{
-			fmt.Sprint(r.Asked), fmt.Sprintf("%.1f", r.Achieved), ms(r.P50), ms(r.P99), ms(r.Limit), ms(r.Max), fmt.Sprint(r.Wrong), fmt.Sprint(r.Late), fmt.Sprint(r.Dropped),
+			fmt.Sprint(r.TargetRate), fmt.Sprintf("%.1f", r.Achieved), ms(r.P50), ms(r.P99), ms(r.Limit), ms(r.Max), fmt.Sprint(r.Wrong), fmt.Sprint(r.Late), fmt.Sprint(r.Dropped),
 		}})
 		if r.isSteady() {
 			memory := seq.Map(r.Memory, func(bytes int64) string { return fmt.Sprint(bytes >> 20) })
 			change.Rows = append(change.Rows, reports.Row{Cells: []string{
-				fmt.Sprint(r.Asked), r.length().String(), fmt.Sprint(r.P99s), strings.Join(memory, " "),
+				fmt.Sprint(r.TargetRate), r.length().String(), fmt.Sprint(r.P99s), strings.Join(memory, " "),
 			}})
 		}
 	}
@@ -255,8 +256,8 @@ func rateTables(rates []Rate) []reports.Table {
 	return []reports.Table{times, change}
 }
 
-// suite returns what a reader needs to repeat the run, and to compare it with others.
-func (t *Trial[A]) suite(run *judgedRun) reports.Section {
+// suiteSection returns what a reader needs to repeat the run, and to compare it with others.
+func (t *Trial[A]) suiteSection(run *judgedRun) reports.Section {
 	table := reports.Table{Columns: []string{"", ""}}
 	add := func(name, value string) {
 		if value != "" {

@@ -20,7 +20,7 @@ func collectReviews(bound []*scenarios.Scenario) ([]scenarioReview, error) {
 	c := reviewCollector{seen: map[string]bool{}}
 	for _, s := range bound {
 		for _, f := range factsFor(s) {
-			if err := c.play(s, f); err != nil {
+			if err := c.collect(s, f); err != nil {
 				return nil, fmt.Errorf("%s: %w", s.ID, err)
 			}
 		}
@@ -42,13 +42,14 @@ func factsFor(s *scenarios.Scenario) (out []scenarios.Facts) {
 	return out
 }
 
+// reviewCollector collects reviews, each of them once.
 type reviewCollector struct {
 	seen map[string]bool
 	out  []scenarioReview
 }
 
-// play adds the new reviews that a scenario sends on an API server.
-func (c *reviewCollector) play(s *scenarios.Scenario, f scenarios.Facts) error {
+// collect adds the new reviews that a scenario sends on an API server.
+func (c *reviewCollector) collect(s *scenarios.Scenario, f scenarios.Facts) error {
 	played, err := oracle.Play(s, f, fixtures.FS)
 	if err != nil {
 		return err

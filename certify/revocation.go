@@ -20,8 +20,8 @@ import (
 // k8s.io/apiserver/pkg/endpoints/filters/impersonation/cache.go.
 const impersonationTTL = 10 * time.Second
 
-// timeoutBeyond is how much longer than its limit a window is watched.
-const timeoutBeyond = 5 * time.Second
+// extraWait is how much longer than its limit a window is watched.
+const extraWait = 5 * time.Second
 
 // window is the time within which a change of policy has to show in one way of asking.
 type window struct {
@@ -34,11 +34,11 @@ type window struct {
 
 // These are the ways of asking in a window.
 const (
-	byWebhook     = "webhook"     // the webhook itself, without the API server
-	byReview      = "review"      // a SubjectAccessReview
-	byLegacy      = "impersonate" // impersonation in the legacy way
-	byConstrained = "user-info"   // constrained impersonation
-	byOther       = "another-user"
+	wayWebhook     = "webhook"     // the webhook itself, without the API server
+	wayReview      = "review"      // a SubjectAccessReview
+	wayLegacy      = "impersonate" // impersonation in the legacy way
+	wayConstrained = "user-info"   // constrained impersonation
+	wayOtherUser   = "another-user"
 )
 
 // These are the phases: grants are taken away, and then given back.
@@ -48,10 +48,10 @@ const (
 )
 
 // windows returns all windows that are measured.
-func windows() []window { return append(windowsOf(revokedPhase), windowsOf(grantedPhase)...) }
+func windows() []window { return append(phaseWindows(revokedPhase), phaseWindows(grantedPhase)...) }
 
-// windowsOf returns the windows of a phase.
-func windowsOf(phase string) (out []window) {
+// phaseWindows returns the windows of a phase.
+func phaseWindows(phase string) (out []window) {
 	allowed := phase == grantedPhase
 	reason, ttl, memory := "revoked-too-late", authorizedTTL, impersonationTTL
 	if allowed {
@@ -60,10 +60,10 @@ func windowsOf(phase string) (out []window) {
 	for _, way := range []struct {
 		name  string
 		limit time.Duration
-	}{{byWebhook, 0}, {byReview, ttl}, {byLegacy, ttl}, {byConstrained, ttl + memory}} {
+	}{{wayWebhook, 0}, {wayReview, ttl}, {wayLegacy, ttl}, {wayConstrained, ttl + memory}} {
 		out = append(out, window{phase + "/" + way.name, reason, allowed, way.limit})
 	}
-	return append(out, window{phase + "/" + byOther, "reload-changes-others", true, 0})
+	return append(out, window{phase + "/" + wayOtherUser, "reload-changes-others", true, 0})
 }
 
 // MaxOwnCache is how long an authorizer may remember its decisions at most, so that the level ends.
@@ -72,15 +72,15 @@ const MaxOwnCache = time.Minute
 // limit returns how long a window may be in all.
 func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + ownCache + slack }
 
-// revoke takes grants from some users and gives them back. It measures how long it takes until each way of asking shows
-// that.
-func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error {
+// measureRevocation takes grants from some users and gives them back. It measures how long it takes until each way of
+// asking shows that.
+func (c *cluster) measureRevocation(ctx context.Context, progress func(string, int)) error {
 	progress(revocation, len(windows()))
 	n := c.plan.Policy.Probe
-	if err := c.target.ReloadAuthorizer(ctx, c.authorizer(place{position: server.First})); err != nil {
+	if err := c.target.ReloadAuthorizer(ctx, c.authorizerAt(chainPlace{position: server.First})); err != nil {
 		return err
 	}
-	direct, err := c.webhook.client(false)
+	direct, err := c.webhook.newClient(false)
 	if err != nil {
 		return err
 	}
@@ -90,19 +90,19 @@ func (c *cluster) revoke(ctx context.Context, progress func(string, int)) error 
 		return fmt.Errorf("loading the policy: %w", err)
 	}
 	defer func() { _ = c.o.Load(context.WithoutCancel(ctx), full) }() // also if a window is interrupted
-	if ready, err := c.change(ctx, direct, revokedPhase, full.Without(n.Reader, n.Legacy, n.Constrained)); err != nil || !ready {
+	if ready, err := c.changePolicy(ctx, direct, revokedPhase, full.Without(n.Reader, n.Legacy, n.Constrained)); err != nil || !ready {
 		return err
 	}
-	_, err = c.change(ctx, direct, grantedPhase, full)
+	_, err = c.changePolicy(ctx, direct, grantedPhase, full)
 	return err
 }
 
-// change loads a policy, and watches until every way of asking shows it. It reports whether the windows could be
+// changePolicy loads a policy, and watches until every way of asking shows it. It reports whether the windows could be
 // measured.
-func (c *cluster) change(ctx context.Context, direct *client, phase string, to *policy.Policy) (ready bool, err error) {
+func (c *cluster) changePolicy(ctx context.Context, direct *client, phase string, to *policy.Policy) (ready bool, err error) {
 	// What is asked before the change is remembered beyond the change.
-	for _, w := range windowsOf(phase) {
-		got, err := c.ask(ctx, direct, w)
+	for _, w := range phaseWindows(phase) {
+		got, err := c.askWindow(ctx, direct, w)
 		refused := !got && phase == revokedPhase
 		if err != nil || refused {
 			c.addUnready(w, got, err)
@@ -112,74 +112,74 @@ func (c *cluster) change(ctx context.Context, direct *client, phase string, to *
 	if err := c.o.Load(ctx, to); err != nil {
 		return false, fmt.Errorf("loading a policy: %w", err)
 	}
-	c.watch(ctx, direct, phase, time.Now())
+	c.watchWindows(ctx, direct, phase, time.Now())
 	return true, errors.Join(ctx.Err(), c.target.Err())
 }
 
 // addUnready records that a window could not be measured.
 func (c *cluster) addUnready(w window, got bool, err error) {
-	seen := &Seen{Error: fmt.Sprintf("before the change allowed was %t", got)}
+	observation := &ClusterObservation{Error: fmt.Sprintf("before the change allowed was %t", got)}
 	if err != nil {
-		seen.Error = word(firstLine(err))
+		observation.Error = cutWord(firstLine(err))
 	}
-	c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
+	c.answers = append(c.answers, Answer{Check: revocation, Vector: w.ID, ClusterObservation: observation})
 }
 
-// watch asks in every way of a phase until all of them show the change, or until that has taken too long.
-func (c *cluster) watch(ctx context.Context, direct *client, phase string, since time.Time) {
+// watchWindows asks in every way of a phase until all of them show the change, or until that has taken too long.
+func (c *cluster) watchWindows(ctx context.Context, direct *client, phase string, since time.Time) {
 	open := map[string]window{}
-	for _, w := range windowsOf(phase) {
+	for _, w := range phaseWindows(phase) {
 		open[w.ID] = w
 	}
 	for len(open) > 0 && ctx.Err() == nil {
 		for id, w := range open {
-			got, err := c.ask(ctx, direct, w)
+			got, err := c.askWindow(ctx, direct, w)
 			took := time.Since(since)
 			limit := w.limit(c.o.OwnCache)
-			seen := &Seen{Got: fmt.Sprint(got), Window: took.Milliseconds(), Limit: limit.Milliseconds()}
+			observation := &ClusterObservation{Answer: fmt.Sprint(got), Window: took.Milliseconds(), Limit: limit.Milliseconds()}
 			switch {
 			case err != nil:
-				seen.Error = word(firstLine(err))
-			case got != w.Allowed && took < limit+timeoutBeyond:
+				observation.Error = cutWord(firstLine(err))
+			case got != w.Allowed && took < limit+extraWait:
 				continue
 			}
-			c.out = append(c.out, Answer{Check: revocation, Vector: w.ID, Seen: seen})
+			c.answers = append(c.answers, Answer{Check: revocation, Vector: w.ID, ClusterObservation: observation})
 			delete(open, id)
 		}
-		clusters.Pause(ctx, poll)
+		clusters.Pause(ctx, pollInterval)
 	}
 }
 
-// ask asks in the way of a window, and reports whether that was allowed.
-func (c *cluster) ask(ctx context.Context, direct *client, w window) (bool, error) {
+// askWindow asks in the way of a window, and reports whether that was allowed.
+func (c *cluster) askWindow(ctx context.Context, direct *client, w window) (bool, error) {
 	n := c.plan.Policy.Probe
-	question := on(n.Reader, "get", "", "pods", n.Namespace, "revoked")
+	question := newReview(n.Reader, "get", "", "pods", n.Namespace, "revoked")
 	_, way, _ := strings.Cut(w.ID, "/")
 	switch way {
-	case byWebhook, byOther:
-		if way == byOther {
-			question = on(n.Wide, "get", "", "pods", n.Namespace, "revoked")
+	case wayWebhook, wayOtherUser:
+		if way == wayOtherUser {
+			question = newReview(n.Wide, "get", "", "pods", n.Namespace, "revoked")
 		}
 		a := direct.ask(ctx, revocation, Question{ID: w.ID, Spec: question})
 		if a.Fault != "" {
 			return false, errors.New(a.Fault)
 		}
 		return a.decision() == scenarios.Allow, nil
-	case byReview:
-		seen := c.review(ctx, question)
-		if seen.Error != "" {
-			return false, errors.New(seen.Error)
+	case wayReview:
+		observation := c.askReview(ctx, question)
+		if observation.Error != "" {
+			return false, errors.New(observation.Error)
 		}
-		return seen.Got == string(scenarios.Allow), nil
-	case byLegacy:
-		return c.impersonates(ctx, n.Legacy, &scenarios.Request{Verb: "get", Path: "/version"})
+		return observation.Answer == string(scenarios.Allow), nil
+	case wayLegacy:
+		return c.tryImpersonation(ctx, n.Legacy, &scenarios.Request{Verb: "get", Path: "/version"})
 	}
-	return c.impersonates(ctx, n.Constrained, &scenarios.Request{Verb: "list", Resource: "pods", Namespace: n.Namespace})
+	return c.tryImpersonation(ctx, n.Constrained, &scenarios.Request{Verb: "list", Resource: "pods", Namespace: n.Namespace})
 }
 
-// impersonates sends a request on behalf of the target, and reports whether the impersonation was allowed. It does not
-// matter what the target itself may do.
-func (c *cluster) impersonates(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
+// tryImpersonation sends a request on behalf of the target, and reports whether the impersonation was allowed. It does
+// not matter what the target itself may do.
+func (c *cluster) tryImpersonation(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()
 	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.plan.Policy.Probe.Target}, func(*http.Request) {})

@@ -201,8 +201,8 @@ func TestOneFindingForOneCause(t *testing.T) {
 	}
 }
 
-// TestFirstOfAll certifies an authorizer that allows everything until it has its policy.
-func TestFirstOfAll(t *testing.T) {
+// TestAllowingBeforeThePolicyIsFound certifies an authorizer that allows everything until it has its policy.
+func TestAllowingBeforeThePolicyIsFound(t *testing.T) {
 	b := plan(t, smallSeed)
 	var n atomic.Int64
 	run := certifyAll(t, b, inProcess(t, reference.Handler(func(s spec) scenarios.Decision {

@@ -22,12 +22,12 @@ type Runner[A any] struct {
 	Progress func(step string, reviews int)
 	// Record, if it is given, is called with the answers of each step when the step is over. These answers are then
 	// removed from Answers.
-	Record func(step string, took time.Duration, answers []A) error
+	Record func(step string, durations time.Duration, answers []A) error
 	// Recorded returns all answers that Record was called with. It has to be given if Record is.
 	Recorded func() ([]A, error)
 
-	took map[string]time.Duration
-	mu   sync.Mutex
+	durations map[string]time.Duration
+	mu        sync.Mutex
 	// faults counts the faults in a row, and undecided the answers in a row that decide nothing.
 	faults    int
 	undecided int
@@ -40,8 +40,8 @@ type Runner[A any] struct {
 type Run[A any] struct {
 	*Certification
 	Answers []A
-	// Took is how long each step took.
-	Took map[string]time.Duration
+	// Durations is how long each step took.
+	Durations map[string]time.Duration
 }
 
 // NewRunner returns a runner. Progress, if it is given, is called before each step.
@@ -49,7 +49,7 @@ func NewRunner[A any](progress func(step string, reviews int)) *Runner[A] {
 	if progress == nil {
 		progress = func(string, int) {}
 	}
-	return &Runner[A]{Progress: progress, took: map[string]time.Duration{}}
+	return &Runner[A]{Progress: progress, durations: map[string]time.Duration{}}
 }
 
 // Perform asks all questions and judges the answers. An error is about the harness; what is wrong with the authorizer
@@ -66,7 +66,7 @@ func Perform[A any](ctx context.Context, judge func([]A) (*Certification, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Run[A]{Certification: c, Answers: r.Answers, Took: r.took}, nil
+	return &Run[A]{Certification: c, Answers: r.Answers, Durations: r.durations}, nil
 }
 
 // Step carries out one step of the run, measures how long it takes, and records its answers.
@@ -74,7 +74,7 @@ func (r *Runner[A]) Step(name string, do func()) {
 	before, began := len(r.Answers), time.Now()
 	do()
 	took := time.Since(began)
-	r.took[name] += took
+	r.durations[name] += took
 	if r.Record == nil || len(r.Answers) == before {
 		return
 	}
@@ -84,8 +84,8 @@ func (r *Runner[A]) Step(name string, do func()) {
 	r.Answers = slices.Clip(r.Answers[:before])
 }
 
-// All returns all answers of the run so far.
-func (r *Runner[A]) All() ([]A, error) {
+// AllAnswers returns all answers of the run so far.
+func (r *Runner[A]) AllAnswers() ([]A, error) {
 	if r.Recorded == nil || r.err != nil {
 		return r.Answers, r.err
 	}
@@ -93,7 +93,7 @@ func (r *Runner[A]) All() ([]A, error) {
 }
 
 // runEndingFaults are faults that end a run if a few of them come in a row.
-var runEndingFaults = []string{"does-not-answer-in-time", "closes-the-connection", tooLarge}
+var runEndingFaults = []string{"does-not-answer-in-time", "closes-the-connection", faultTooLarge}
 
 // Continue reports whether it makes sense to go on after an answer. fault is what went wrong on its way, or "".
 func (r *Runner[A]) Continue(fault string) bool {
@@ -102,7 +102,7 @@ func (r *Runner[A]) Continue(fault string) bool {
 	if r.undecided++; fault == "" {
 		r.undecided = 0
 	}
-	if slices.Contains(unreachable, fault) {
+	if slices.Contains(unreachableFaults, fault) {
 		r.stop("the webhook cannot be asked: " + fault)
 		return false
 	}
@@ -118,6 +118,7 @@ func (r *Runner[A]) Continue(fault string) bool {
 	return r.stopped == ""
 }
 
+// stop ends the run for a reason, unless it has ended already.
 func (r *Runner[A]) stop(why string) {
 	if r.stopped == "" {
 		r.stopped = why
@@ -131,8 +132,8 @@ func (r *Runner[A]) End(why string) {
 	r.stop(why)
 }
 
-// Ended reports whether the run has ended, so that nothing more is asked.
-func (r *Runner[A]) Ended() bool { return r.Stopped() != "" }
+// HasEnded reports whether the run has ended, so that nothing more is asked.
+func (r *Runner[A]) HasEnded() bool { return r.Stopped() != "" }
 
 // Stopped returns why the run was ended, or "" if it goes on.
 func (r *Runner[A]) Stopped() string {

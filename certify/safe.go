@@ -12,14 +12,14 @@ import (
 // NewSafePlan returns the plan of level safe, which asks only about what nobody was granted. The authorizer needs no
 // policy for it. The names of all who ask, and of most of what they ask about, are made from the seed.
 func NewSafePlan(seed int64) (*Plan, error) {
-	b := &Plan{Policy: (&policy.Policy{Seed: seed}).Index(), levels: []CertificationLevel{Safe}, atOnce: safeAtOnce}
-	b.setQuestions(nil, b.ungranted())
+	b := &Plan{Policy: (&policy.Policy{Seed: seed}).Index(), levels: []CertificationLevel{Safe}, concurrentCount: safeConcurrentCount}
+	b.setQuestions(nil, b.safeQuestions())
 	return b, b.seal()
 }
 
-// safeAtOnce fills two waves of reviews at the same time, half of them with questions that are asked twice. In each
-// wave it leaves room for the requests that have to be refused.
-const safeAtOnce = 4*streams - 12
+// safeConcurrentCount fills two waves of reviews at the same time, half of them with questions that are asked twice. In
+// each wave it leaves room for the requests that have to be refused.
+const safeConcurrentCount = 4*streamCount - 12
 
 // SafeProduct tries level safe by itself.
 var SafeProduct = product.Product{Name: "certify safe", Command: "certify safe", New: func(fs *pflag.FlagSet) product.Flags {

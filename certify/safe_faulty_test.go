@@ -155,7 +155,7 @@ func safeAnswerFaults() []faultyAuthorizer {
 		answersIf("fails-on-colons", "http-status", "a verb with a colon is answered with 500", has(`"verb":"impersonate-on:`), func(w http.ResponseWriter, _ string) {
 			http.Error(w, "no such relation", http.StatusInternalServerError)
 		}),
-		answersIf("hangs-on-colons", noAnswerInTime, "a verb with a colon is never answered", has(`"verb":"impersonate:`), func(http.ResponseWriter, string) { time.Sleep(4 * fastTimeout) }),
+		answersIf("hangs-on-colons", faultNoAnswerInTime, "a verb with a colon is never answered", has(`"verb":"impersonate:`), func(http.ResponseWriter, string) { time.Sleep(4 * fastTimeout) }),
 		answersIf("both-for-impersonation", "allowed-and-denied", "impersonation is allowed and denied at once", has(`"verb":"impersonate`), func(w http.ResponseWriter, version string) {
 			_, _ = fmt.Fprintf(w, `{"apiVersion":%q,"kind":"SubjectAccessReview","status":{"allowed":true,"denied":true}}`, version)
 		}),

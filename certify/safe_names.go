@@ -11,40 +11,40 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// nobody makes the names of level safe. They depend on the seed, so that nobody can have granted anything to them or
+// safeNames makes the names for level safe. They depend on the seed, so that nobody can have granted anything to them or
 // about them.
-type nobody struct{ seed int64 }
+type safeNames struct{ seed int64 }
 
-// fresh returns a name for a purpose. The twelve characters at its end make it unlikely that somebody else has it.
-func (n nobody) fresh(purpose string) string {
+// newName returns a name for a purpose. The twelve characters at its end make it unlikely that somebody else has it.
+func (n safeNames) newName(purpose string) string {
 	return purpose + "-" + scenarios.Suffix(n.seed, "safe", purpose) + scenarios.Suffix(n.seed, "safe", purpose, "more")
 }
 
 // uid returns a UID for a purpose.
-func (n nobody) uid(purpose string) string { return n.fresh("uid-of-" + purpose) }
+func (n safeNames) uid(purpose string) string { return n.newName("uid-of-" + purpose) }
 
 // user returns a requestor who is authenticated and has no other attributes.
-func (n nobody) user() spec {
-	return spec{User: n.fresh("nobody"), Groups: []string{n.fresh("nobodies"), "system:authenticated"}}
+func (n safeNames) user() spec {
+	return spec{User: n.newName("nobody"), Groups: []string{n.newName("nobodies"), "system:authenticated"}}
 }
 
 // account returns a service account with the token of a pod.
-func (n nobody) account() spec {
-	namespace := n.fresh("namespace")
+func (n safeNames) account() spec {
+	namespace := n.newName("namespace")
 	return spec{
-		User: "system:serviceaccount:" + namespace + ":" + n.fresh("account"), UID: n.uid("account"),
+		User: "system:serviceaccount:" + namespace + ":" + n.newName("account"), UID: n.uid("account"),
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 		Extra: map[string]authorizationv1.ExtraValue{
 			user.CredentialIDKey:       {"JTI=" + n.uid("token")},
-			serviceaccount.NodeNameKey: {n.fresh("node")}, serviceaccount.NodeUIDKey: {n.uid("node")},
-			serviceaccount.PodNameKey: {n.fresh("pod")}, serviceaccount.PodUIDKey: {n.uid("pod")},
+			serviceaccount.NodeNameKey: {n.newName("node")}, serviceaccount.NodeUIDKey: {n.uid("node")},
+			serviceaccount.PodNameKey: {n.newName("pod")}, serviceaccount.PodUIDKey: {n.uid("pod")},
 		},
 	}
 }
 
 // podOnNode returns the account as it is in reviews about the node that it runs on. They contain the keys of the node's
 // extra instead of the values.
-func (n nobody) podOnNode() spec {
+func (n safeNames) podOnNode() spec {
 	who := n.account()
 	keys := slices.Sorted(maps.Keys(who.Extra))
 	keys = slices.DeleteFunc(keys, func(key string) bool { return key != serviceaccount.NodeNameKey && key != serviceaccount.NodeUIDKey })
@@ -53,27 +53,27 @@ func (n nobody) podOnNode() spec {
 }
 
 // node returns a node with extra values of its own.
-func (n nobody) node() spec {
+func (n safeNames) node() spec {
 	return spec{
-		User: "system:node:" + n.fresh("node"), Groups: []string{"system:nodes", "system:authenticated"},
-		Extra: map[string]authorizationv1.ExtraValue{user.CredentialIDKey: {"X509SHA256=" + n.uid("certificate")}, "example.com/zone": {n.fresh("zone"), ""}},
+		User: "system:node:" + n.newName("node"), Groups: []string{"system:nodes", "system:authenticated"},
+		Extra: map[string]authorizationv1.ExtraValue{user.CredentialIDKey: {"X509SHA256=" + n.uid("certificate")}, "example.com/zone": {n.newName("zone"), ""}},
 	}
 }
 
 // requestors returns requestors other than user, in a fixed order.
-func (n nobody) requestors() []spec {
+func (n safeNames) requestors() []spec {
 	withExtra := n.user()
 	withExtra.UID = n.uid("user")
 	withExtra.Extra = map[string]authorizationv1.ExtraValue{"scopes": {"*", "cluster-admin"}, "acme.com/roles": {"admin"}}
 	return []spec{
 		n.account(), n.node(), withExtra,
-		{User: n.fresh("without-groups")},
+		{User: n.newName("without-groups")},
 		{User: "system:anonymous", Groups: []string{"system:unauthenticated"}},
 	}
 }
 
-// by returns a review as asked by another requestor.
-func by(who, s spec) spec {
+// withRequestor returns a review as asked by another requestor.
+func withRequestor(who, s spec) spec {
 	who.ResourceAttributes, who.NonResourceAttributes = s.ResourceAttributes, s.NonResourceAttributes
 	return who
 }

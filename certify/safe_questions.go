@@ -39,7 +39,7 @@ var impersonationModes = []string{"user-info", "serviceaccount", "arbitrary-node
 // safeProber makes the questions of level safe. None of them may be allowed.
 type safeProber struct {
 	*prober
-	nobody
+	safeNames
 	// impersonations are the questions with verbs of impersonation. Other questions repeat them in other circumstances.
 	impersonations []Question
 	// askedBefore is how many questions have been made for user.
@@ -53,15 +53,15 @@ const usersInTurn = 64
 // user returns a requestor who is authenticated and has no other attributes. It is another one for each question, in
 // turn.
 func (p *safeProber) user() spec {
-	who := p.nobody.user()
+	who := p.safeNames.user()
 	who.User += fmt.Sprintf("-%d", p.askedBefore%usersInTurn)
 	p.askedBefore++
 	return who
 }
 
-// ungranted returns the questions of level safe.
-func (b *Plan) ungranted() []Question {
-	p := &safeProber{prober: b.prober(Safe, "safe"), nobody: nobody{b.Policy.Seed}}
+// safeQuestions returns the questions of level safe.
+func (b *Plan) safeQuestions() []Question {
+	p := &safeProber{prober: b.newProber(Safe, "safe"), safeNames: safeNames{b.Policy.Seed}}
 	p.askUnknown()
 	p.askOrdinary()
 	p.askIdentities()
@@ -88,54 +88,54 @@ func (p *safeProber) objects() []object {
 	return []object{
 		{"", "secrets", false}, {"", "pods", false}, {"", "pods/exec", false}, {"", "serviceaccounts/token", false},
 		{"apps", "deployments/scale", false}, {"rbac.authorization.k8s.io", "clusterrolebindings", true},
-		{"", "nodes/proxy", true}, {p.fresh("group") + ".example.com", "things", false},
+		{"", "nodes/proxy", true}, {p.newName("group") + ".example.com", "things", false},
 	}
 }
 
 // request returns the review of a request.
 func (p *safeProber) request(who spec, verb string, o object) spec {
-	namespace, name := p.fresh("namespace"), ""
+	namespace, name := p.newName("namespace"), ""
 	if o.isGlobal {
 		namespace = ""
 	}
 	words := strings.Split(verb, ":")
 	isNamed := slices.Contains(namedVerbs, words[len(words)-1]) || strings.Contains(o.resource, "/")
 	if isNamed {
-		name = p.fresh("object")
+		name = p.newName("object")
 	}
-	return by(who, on("", verb, o.group, o.resource, namespace, name))
+	return withRequestor(who, newReview("", verb, o.group, o.resource, namespace, name))
 }
 
 // path returns the review of a request for a path.
 func (p *safeProber) path(who spec, verb, path string) spec {
-	return by(who, spec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}})
+	return withRequestor(who, spec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}})
 }
 
 // identity returns a review that asks whether the user may take an identity.
 func (p *safeProber) identity(verb, group, resource, namespace, name string) spec {
-	return by(p.user(), on("", verb, group, resource, namespace, name))
+	return withRequestor(p.user(), newReview("", verb, group, resource, namespace, name))
 }
 
 // askOrdinary asks about verbs that every authorizer knows.
 func (p *safeProber) askOrdinary() {
 	for _, verb := range slices.Concat(namedVerbs, unnamedVerbs) {
 		for _, o := range p.objects() {
-			p.no(allowsOrdinary, p.request(p.user(), verb, o))
+			p.addNotAllowed(allowsOrdinary, p.request(p.user(), verb, o))
 		}
 	}
 	for _, s := range []spec{
-		p.identity("escalate", "rbac.authorization.k8s.io", "clusterroles", "", p.fresh("role")),
+		p.identity("escalate", "rbac.authorization.k8s.io", "clusterroles", "", p.newName("role")),
 		p.identity("bind", "rbac.authorization.k8s.io", "clusterroles", "", "cluster-admin"),
 		p.identity("approve", "certificates.k8s.io", "signers", "", "kubernetes.io/kube-apiserver-client"),
 		p.identity("sign", "certificates.k8s.io", "signers", "", "kubernetes.io/kube-apiserver-client"),
 		p.identity("get", "*", "*", "", ""),
 	} {
-		p.no(allowsOrdinary, s)
+		p.addNotAllowed(allowsOrdinary, s)
 	}
 	for _, verb := range pathVerbs {
-		q := p.no(allowsPaths, p.path(p.user(), verb, "/"+p.fresh("path")))
+		q := p.addNotAllowed(allowsPaths, p.path(p.user(), verb, "/"+p.newName("path")))
 		if verb != "get" { // an authorizer may know no other verb of a path
-			q.Base = p.find(p.fresh("verb")).ID
+			q.Base = p.find(p.newName("verb")).ID
 		}
 	}
 }
@@ -143,24 +143,24 @@ func (p *safeProber) askOrdinary() {
 // askUnknown asks about verbs that nobody knows. An authorizer that allows them, and no ordinary verb, allows
 // everything that it does not know: if it allows impersonation too, that is the reason.
 func (p *safeProber) askUnknown() {
-	for _, verb := range []string{p.fresh("verb"), p.fresh("verb") + ":" + p.fresh("mode"), "x"} {
+	for _, verb := range []string{p.newName("verb"), p.newName("verb") + ":" + p.newName("mode"), "x"} {
 		for _, o := range p.objects() {
-			p.no(allowsUnknown, p.request(p.user(), verb, o))
+			p.addNotAllowed(allowsUnknown, p.request(p.user(), verb, o))
 		}
-		p.no(allowsUnknown, p.path(p.user(), verb, "/"+p.fresh("path")))
+		p.addNotAllowed(allowsUnknown, p.path(p.user(), verb, "/"+p.newName("path")))
 	}
-	mode, base := p.fresh("mode"), p.find(p.fresh("verb"))
-	for _, resource := range []string{"users", "groups", "serviceaccounts", "nodes", p.fresh("resource")} {
-		p.no(allowsFuture, p.identity("impersonate:"+mode, authn, resource, "", p.fresh("identity"))).Base = base.ID
+	mode, base := p.newName("mode"), p.find(p.newName("verb"))
+	for _, resource := range []string{"users", "groups", "serviceaccounts", "nodes", p.newName("resource")} {
+		p.addNotAllowed(allowsFuture, p.identity("impersonate:"+mode, authn, resource, "", p.newName("identity"))).Base = base.ID
 	}
-	for _, verb := range []string{mode + ":get", mode + ":list", "user-info:" + p.fresh("verb")} {
-		p.no(allowsFuture, p.request(p.user(), "impersonate-on:"+verb, p.objects()[0])).Base = base.ID
+	for _, verb := range []string{mode + ":get", mode + ":list", "user-info:" + p.newName("verb")} {
+		p.addNotAllowed(allowsFuture, p.request(p.user(), "impersonate-on:"+verb, p.objects()[0])).Base = base.ID
 	}
 }
 
 // impersonation adds a question with a verb of impersonation.
 func (p *safeProber) impersonation(reason string, s spec) {
-	p.impersonations = append(p.impersonations, *p.no(reason, s))
+	p.impersonations = append(p.impersonations, *p.addNotAllowed(reason, s))
 }
 
 // askIdentities asks which identities somebody may take, with the verb of each mode and with the verb of all earlier
@@ -168,27 +168,27 @@ func (p *safeProber) impersonation(reason string, s spec) {
 func (p *safeProber) askIdentities() {
 	for _, way := range []struct{ reason, verb, group string }{{impersonates, "impersonate", ""}, {actsAsUser, "impersonate:user-info", authn}} {
 		for _, s := range []spec{
-			p.identity(way.verb, way.group, "users", "", p.fresh("user")),
+			p.identity(way.verb, way.group, "users", "", p.newName("user")),
 			p.identity(way.verb, way.group, "users", "", "system:admin"),
 			p.identity(way.verb, way.group, "users", "", ""),
-			p.identity(way.verb, way.group, "groups", "", p.fresh("group")),
+			p.identity(way.verb, way.group, "groups", "", p.newName("group")),
 			p.identity(way.verb, way.group, "groups", "", "system:masters"),
 			p.identity(way.verb, way.group, "groups", "", "*"),
 			p.identity(way.verb, authn, "uids", "", p.uid("user")),
 			p.identity(way.verb, authn, "userextras/scopes", "", "cluster-admin"),
-			p.identity(way.verb, authn, "userextras/acme.com/"+p.fresh("key"), "", p.fresh("value")),
+			p.identity(way.verb, authn, "userextras/acme.com/"+p.newName("key"), "", p.newName("value")),
 			p.identity(way.verb, authn, "userextras/*", "", "*"),
 		} {
 			p.impersonation(way.reason, s)
 		}
 	}
-	for _, account := range [][2]string{{p.fresh("namespace"), p.fresh("account")}, {"kube-system", "namespace-controller"}, {"kube-system", ""}} {
+	for _, account := range [][2]string{{p.newName("namespace"), p.newName("account")}, {"kube-system", "namespace-controller"}, {"kube-system", ""}} {
 		p.impersonation(impersonates, p.identity("impersonate", "", "serviceaccounts", account[0], account[1]))
 		p.impersonation(actsAsAccount, p.identity("impersonate:serviceaccount", authn, "serviceaccounts", account[0], account[1]))
 	}
-	for _, name := range []string{p.fresh("node"), "*", ""} {
+	for _, name := range []string{p.newName("node"), "*", ""} {
 		p.impersonation(actsAsNode, p.identity("impersonate:arbitrary-node", authn, "nodes", "", name))
-		p.impersonation(actsAsOwnNode, by(p.podOnNode(), p.identity("impersonate:associated-node", authn, "nodes", "", name)))
+		p.impersonation(actsAsOwnNode, withRequestor(p.podOnNode(), p.identity("impersonate:associated-node", authn, "nodes", "", name)))
 	}
 }
 
@@ -210,7 +210,7 @@ func (p *safeProber) askActions() {
 			}
 		}
 		for _, action := range pathVerbs {
-			p.impersonation(actsInMode, p.path(who, verb+action, "/"+p.fresh("path")))
+			p.impersonation(actsInMode, p.path(who, verb+action, "/"+p.newName("path")))
 		}
 		p.impersonation(actsInMode, p.path(who, verb+"get", "/healthz"))
 	}
@@ -218,20 +218,20 @@ func (p *safeProber) askActions() {
 
 // askSpellings asks about verbs that are nearly those of impersonation or of requests.
 func (p *safeProber) askSpellings() {
-	base := p.find(p.fresh("verb")).ID
+	base := p.find(p.newName("verb")).ID
 	for _, verb := range []string{
 		"Impersonate", "IMPERSONATE", "Impersonate:user-info", "impersonate:User-Info", "IMPERSONATE:USER-INFO", "impersonate:userinfo",
 		" impersonate", "impersonate ", "impersonate:", "impersonate:*", "impersonate::user-info", "impersonate:user-info:", "impersonate.user-info",
 		"impersonate%3Auser-info", "impersonate:user-info\x00", "impersonate\n", "get,impersonate", "impersonates", "",
 	} {
-		p.no(allowsSpelling, p.identity(verb, authn, "users", "", p.fresh("user"))).Base = base
+		p.addNotAllowed(allowsSpelling, p.identity(verb, authn, "users", "", p.newName("user"))).Base = base
 	}
 	for _, verb := range []string{
 		"impersonate-on", "impersonate-on:", "impersonate-on:user-info", "impersonate-on:user-info:", "impersonate-on::get", "impersonate-on:get",
 		"Impersonate-On:User-Info:Get", "impersonate-on:user-info:GET", "impersonate-on:user-info:*", "impersonate-on:*:get", "impersonate-on:*",
 		"impersonate-on:user-info:get:list", "GET", "Get", "get ", "get:", "*:get", "*",
 	} {
-		p.no(allowsSpelling, p.request(p.user(), verb, p.objects()[0])).Base = base
+		p.addNotAllowed(allowsSpelling, p.request(p.user(), verb, p.objects()[0])).Base = base
 	}
 }
 
@@ -259,7 +259,7 @@ func (p *safeProber) oncePerVerb() (out []Question) {
 // repeat adds a question that repeats another in other circumstances. If that one is allowed too, this one shows
 // nothing new.
 func (p *safeProber) repeat(reason string, base Question, s spec) *Question {
-	q := p.no(reason, s)
+	q := p.addNotAllowed(reason, s)
 	q.Base, q.Blame = base.ID, reason
 	return q
 }
@@ -269,7 +269,7 @@ func (p *safeProber) repeat(reason string, base Question, s spec) *Question {
 func (p *safeProber) askRequestors() {
 	for _, q := range p.oncePerVerb() {
 		for _, who := range p.requestors() {
-			p.repeat("who-asks-decides", q, by(who, q.Spec))
+			p.repeat("who-asks-decides", q, withRequestor(who, q.Spec))
 		}
 	}
 }
@@ -277,9 +277,9 @@ func (p *safeProber) askRequestors() {
 // askSelectors asks about lists that selectors narrow. API servers send them as requirements. Selectors that have not
 // been parsed, which no API server sends to a webhook, may be refused.
 func (p *safeProber) askSelectors() {
-	fields := &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "spec.nodeName", Operator: metav1.FieldSelectorOpIn, Values: []string{p.fresh("node")}}}}
+	fields := &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "spec.nodeName", Operator: metav1.FieldSelectorOpIn, Values: []string{p.newName("node")}}}}
 	labels := &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{
-		{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{p.fresh("app"), ""}}, {Key: "tier", Operator: metav1.LabelSelectorOpExists},
+		{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{p.newName("app"), ""}}, {Key: "tier", Operator: metav1.LabelSelectorOpExists},
 	}}
 	narrow := func(s spec, fields *authorizationv1.FieldSelectorAttributes, labels *authorizationv1.LabelSelectorAttributes) spec {
 		a := *s.ResourceAttributes
@@ -295,9 +295,9 @@ func (p *safeProber) askSelectors() {
 			p.repeat(reason, base, narrow(base.Spec, fields, nil))
 			p.repeat(reason, base, narrow(base.Spec, nil, labels))
 			p.repeat(reason, base, narrow(base.Spec, fields, labels))
-			raw := p.repeat(reason, base, narrow(base.Spec, &authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=" + p.fresh("node")}, nil))
+			raw := p.repeat(reason, base, narrow(base.Spec, &authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=" + p.newName("node")}, nil))
 			raw.Expect = ""
-			raw = p.repeat(reason, base, narrow(base.Spec, nil, &authorizationv1.LabelSelectorAttributes{RawSelector: "app in (" + p.fresh("app") + "),,"}))
+			raw = p.repeat(reason, base, narrow(base.Spec, nil, &authorizationv1.LabelSelectorAttributes{RawSelector: "app in (" + p.newName("app") + "),,"}))
 			raw.Expect = ""
 		}
 	}
@@ -314,7 +314,7 @@ func (p *safeProber) find(verb string) Question {
 // askForms asks the same questions in v1beta1, and with fields that nobody knows yet.
 func (p *safeProber) askForms() {
 	bases := p.oncePerVerb()
-	for _, verb := range []string{"get", "create", p.fresh("verb")} {
+	for _, verb := range []string{"get", "create", p.newName("verb")} {
 		bases = append(bases, p.find(verb))
 	}
 	for _, q := range bases {
@@ -329,27 +329,27 @@ func (p *safeProber) askLarge() {
 	large := func(verb string, s spec) { p.repeat("large-reviews", p.find(verb), s) }
 	large("impersonate", p.identity("impersonate", "", "users", "", long))
 	large("impersonate:user-info", p.identity("impersonate:user-info", authn, "users", "", long))
-	large("impersonate:user-info", p.identity("impersonate:user-info", authn, "userextras/example.com/"+long, "", p.fresh("value")))
-	large(p.fresh("verb"), p.identity("impersonate:"+long[:4<<10], authn, "users", "", p.fresh("user")))
+	large("impersonate:user-info", p.identity("impersonate:user-info", authn, "userextras/example.com/"+long, "", p.newName("value")))
+	large(p.newName("verb"), p.identity("impersonate:"+long[:4<<10], authn, "users", "", p.newName("user")))
 	large("impersonate-on:user-info:get", p.path(p.user(), "impersonate-on:user-info:get", "/"+long))
-	longUser := p.identity("impersonate", "", "users", "", p.fresh("user"))
-	longUser.User = p.fresh("nobody") + long
+	longUser := p.identity("impersonate", "", "users", "", p.newName("user"))
+	longUser.User = p.newName("nobody") + long
 	large("impersonate", longUser)
-	crowded := p.identity("impersonate", "", "groups", "", p.fresh("group"))
+	withManyGroups := p.identity("impersonate", "", "groups", "", p.newName("group"))
 	for i := range 2000 {
-		crowded.Groups = append(crowded.Groups, fmt.Sprintf("%s-%d", p.fresh("team"), i))
+		withManyGroups.Groups = append(withManyGroups.Groups, fmt.Sprintf("%s-%d", p.newName("team"), i))
 	}
-	large("impersonate", crowded)
+	large("impersonate", withManyGroups)
 }
 
 // askIncomplete asks what no API server asks: with neither a resource nor a path, with both, or as nobody.
 func (p *safeProber) askIncomplete() {
-	both := p.identity("impersonate", "", "users", "", p.fresh("user"))
+	both := p.identity("impersonate", "", "users", "", p.newName("user"))
 	both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "impersonate", Path: "/"}
-	byNobody := p.identity("impersonate", "", "users", "", p.fresh("user"))
+	byNobody := p.identity("impersonate", "", "users", "", p.newName("user"))
 	byNobody.User, byNobody.Groups = "", nil
 	byGroup := byNobody
-	byGroup.Groups = []string{p.fresh("nobodies")}
+	byGroup.Groups = []string{p.newName("nobodies")}
 	for _, form := range []Form{"", v1beta1} {
 		for _, s := range []spec{both, p.user(), {}} {
 			p.add("allows-without-attributes", "", s).Form = form
@@ -363,7 +363,7 @@ func (p *safeProber) askIncomplete() {
 // askBadRequests sends requests that are not reviews, and after each of them asks a question that was asked before.
 func (p *safeProber) askBadRequests() {
 	base, before := p.find("impersonate"), len(p.out)
-	p.badRequests(base.Spec, base.Expect)
+	p.addBadRequests(base.Spec, base.Expect)
 	for i := range p.out[before:] {
 		if q := &p.out[before+i]; q.Form != literal {
 			q.Base = base.ID

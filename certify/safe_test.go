@@ -94,8 +94,8 @@ func TestSafeDependsOnTheSeed(t *testing.T) {
 	}
 }
 
-// TestSafeDenials asks an authorizer that denies what it does not allow. That is safe, and the report mentions it.
-func TestSafeDenials(t *testing.T) {
+// TestSafeDenialsAreAdvice asks an authorizer that denies what it does not allow. That is safe, and the report mentions it.
+func TestSafeDenialsAreAdvice(t *testing.T) {
 	run := expectSafe(t, safeSeed, startWebhook(t, reference.Handler(func(spec) scenarios.Decision { return scenarios.Deny })))
 	if len(run.Findings) != 1 || run.Findings[0].Reason != "denies-what-is-not-granted" || !run.Findings[0].Advice {
 		t.Errorf("the findings are %+v", run.Findings)

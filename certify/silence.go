@@ -10,27 +10,27 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// silences returns the pauses of direct mode, in which nothing is asked.
-func silences() []time.Duration {
+// silentPauses returns the pauses of direct mode, in which nothing is asked.
+func silentPauses() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond}
 }
 
 // These are the questions of one round of silence. What is allowed is asked before the silence. After it, the first
 // question is one that must be refused.
 const (
-	beforeSilence = iota
+	beforePause = iota
 	firstAfter
 	secondAfter
 	thirdAfter
-	perSilence
+	questionsPerRound
 )
 
-// askedInSilence returns the questions of all rounds. Each silence is ended once on a connection that was kept open,
+// silenceQuestions returns the questions of all rounds. Each silence is ended once on a connection that was kept open,
 // and once on a new one.
-func (b *Plan) askedInSilence() []Question { return b.silentRounds(2 * len(silences())) }
+func (b *Plan) silenceQuestions() []Question { return b.silenceRounds(2 * len(silentPauses())) }
 
-// silentRounds returns the questions of the given number of rounds.
-func (b *Plan) silentRounds(rounds int) (out []Question) {
+// silenceRounds returns the questions of the given number of rounds.
+func (b *Plan) silenceRounds(rounds int) (out []Question) {
 	paired := func(expect scenarios.Decision) []Question {
 		return seq.Filter(b.all, func(v Question) bool { return v.Paired && v.Form == "" && v.Expect == expect })
 	}
@@ -39,8 +39,8 @@ func (b *Plan) silentRounds(rounds int) (out []Question) {
 		return nil
 	}
 	for i := range rounds {
-		round := [perSilence]Question{
-			beforeSilence: spreadOut(allowed, i), firstAfter: spreadOut(refused, i), secondAfter: spreadOut(refused, i+rounds), thirdAfter: spreadOut(allowed, i+rounds),
+		round := [questionsPerRound]Question{
+			beforePause: scatteredQuestion(allowed, i), firstAfter: scatteredQuestion(refused, i), secondAfter: scatteredQuestion(refused, i+rounds), thirdAfter: scatteredQuestion(allowed, i+rounds),
 		}
 		out = append(out, round[:]...)
 	}
@@ -49,21 +49,21 @@ func (b *Plan) silentRounds(rounds int) (out []Question) {
 
 // askInSilence asks after silences of all lengths. It reports whether it makes sense to go on.
 func (r *runner) askInSilence(ctx context.Context, questions []Question) bool {
-	r.Runner.Progress(silence, len(questions))
-	kept, err := r.newClient(false)
+	r.Runner.Progress(silenceCheck, len(questions))
+	openClient, err := r.newClient(false)
 	if err != nil {
 		return false
 	}
-	defer kept.close()
-	for i, idle := range silences() {
+	defer openClient.close()
+	for i, idle := range silentPauses() {
 		for j, isNew := range []bool{false, true} {
-			at := (2*i + j) * perSilence
+			at := (2*i + j) * questionsPerRound
 			if at >= len(questions) {
 				return true
 			}
-			answers := r.breakSilence(ctx, silence, kept, idle, isNew, questions[at:at+perSilence])
+			answers := r.askAroundPause(ctx, silenceCheck, openClient, idle, isNew, questions[at:at+questionsPerRound])
 			r.Answers = append(r.Answers, answers...)
-			if len(answers) < perSilence || r.Ended() {
+			if len(answers) < questionsPerRound || r.HasEnded() {
 				return false
 			}
 		}
@@ -71,18 +71,18 @@ func (r *runner) askInSilence(ctx context.Context, questions []Question) bool {
 	return true
 }
 
-// breakSilence asks one question, then nothing for a while, and then three questions. The first of the three must be
+// askAroundPause asks one question, then nothing for a while, and then three questions. The first of the three must be
 // refused. It is asked on a connection that was kept open, or on a new one; the second is asked on the other of the
 // two.
-func (r *runner) breakSilence(ctx context.Context, check string, kept *client, idle time.Duration, isNew bool, round []Question) (answers []Answer) {
-	fresh, err := r.newClient(false)
+func (r *runner) askAroundPause(ctx context.Context, check string, openClient *client, idle time.Duration, isNew bool, round []Question) (answers []Answer) {
+	freshClient, err := r.newClient(false)
 	if err != nil {
 		return nil
 	}
-	defer fresh.close()
-	clients := [perSilence]*client{kept, kept, fresh, kept}
+	defer freshClient.close()
+	clients := [questionsPerRound]*client{openClient, openClient, freshClient, openClient}
 	if isNew {
-		clients[firstAfter], clients[secondAfter] = fresh, kept
+		clients[firstAfter], clients[secondAfter] = freshClient, openClient
 	}
 	for i, q := range round {
 		if i == firstAfter && !clusters.Pause(ctx, idle) {
@@ -101,8 +101,8 @@ func (r *runner) breakSilence(ctx context.Context, check string, kept *client, i
 	return answers
 }
 
-// silenceText returns what has to be added to a finding about an answer that came after a silence.
-func silenceText(a Answer) string {
+// describePause returns what has to be added to a finding about an answer that came after a silence.
+func describePause(a Answer) string {
 	if a.IdleMs == 0 {
 		return ""
 	}

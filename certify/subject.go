@@ -45,6 +45,7 @@ func (s Subject) Check() error {
 	return nil
 }
 
+// checkField returns what is wrong with a field of the description.
 func checkField(s string, needed bool) error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch {

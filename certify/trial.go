@@ -30,7 +30,7 @@ type Trial[A any] struct {
 	// Challenge is the challenge that the run answers, or nil.
 	Challenge *Challenge
 	// Ask asks the selected questions.
-	Ask func(ctx context.Context, r *Runner[A], selects func(id string) bool) error
+	Ask func(ctx context.Context, r *Runner[A], isSelected func(id string) bool) error
 	// Examine judges the answers.
 	Examine func(answers []A) (*Certification, error)
 
@@ -43,7 +43,7 @@ type Trial[A any] struct {
 type judgedRun struct {
 	*Certification
 	*circumstances
-	asked int
+	answerCount int
 }
 
 // challengeCase is the case of the challenge that a run answers.
@@ -72,8 +72,8 @@ func (t *Trial[A]) Select(leaveOut func(product.Case) string) {
 	}
 }
 
-// selects reports whether a case is run.
-func (t *Trial[A]) selects(id string) bool {
+// isSelected reports whether a case is run.
+func (t *Trial[A]) isSelected(id string) bool {
 	return slices.ContainsFunc(t.Planned, func(c product.Case) bool { return c.ID == id && c.NotRun == nil })
 }
 
@@ -89,8 +89,8 @@ func (t *Trial[A]) Run(ctx context.Context, log *record.Log, o product.Observer)
 	steps := &stepRecorder[A]{log: log}
 	r.Record = steps.record
 	r.Recorded = func() ([]A, error) { return readAnswers[A](log.View()) }
-	run := circumstances{Suite: t.Suite, Began: seconds(time.Now())}
-	err := t.Ask(ctx, r, t.selects)
+	run := circumstances{Suite: t.Suite, Began: truncateToSeconds(time.Now())}
+	err := t.Ask(ctx, r, t.isSelected)
 	if err == nil {
 		err = r.err
 	}
@@ -101,7 +101,7 @@ func (t *Trial[A]) Run(ctx context.Context, log *record.Log, o product.Observer)
 		}
 		run.Problem = err.Error()
 	}
-	run.Ended, run.Stopped = seconds(time.Now()), r.Stopped()
+	run.Ended, run.Stopped = truncateToSeconds(time.Now()), r.Stopped()
 	if t.Webhook != nil {
 		run.Certificates = t.Webhook.Certificates()
 	}
@@ -116,7 +116,7 @@ func (t *Trial[A]) Run(ctx context.Context, log *record.Log, o product.Observer)
 	return nil
 }
 
-func seconds(at time.Time) time.Time { return at.UTC().Truncate(time.Second) }
+func truncateToSeconds(at time.Time) time.Time { return at.UTC().Truncate(time.Second) }
 
 // judgeAll judges the record as a whole, once.
 func (t *Trial[A]) judgeAll(view record.View) (*judgedRun, error) {
@@ -124,6 +124,7 @@ func (t *Trial[A]) judgeAll(view record.View) (*judgedRun, error) {
 	return t.judged, t.err
 }
 
+// judgeRecord judges the answers of a record, if they are to the questions of this suite.
 func (t *Trial[A]) judgeRecord(view record.View) (*judgedRun, error) {
 	run, err := record.Read[circumstances](view, circumstancesKey)
 	if err != nil {
@@ -140,7 +141,7 @@ func (t *Trial[A]) judgeRecord(view record.View) (*judgedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &judgedRun{Certification: c, circumstances: run, asked: len(answers)}, nil
+	return &judgedRun{Certification: c, circumstances: run, answerCount: len(answers)}, nil
 }
 
 // Judge returns the verdict on a case.
@@ -156,7 +157,7 @@ func (t *Trial[A]) Judge(id string, view record.View) reports.Result {
 	isJudged := result.Verdict != verdicts.Passed && result.Verdict != verdicts.NotSupported
 	if isJudged {
 		level, _, _ := strings.Cut(id, "/")
-		result.Evidence = evidenceOf(view, level)
+		result.Evidence = evidenceFiles(view, level)
 	}
 	return result
 }
@@ -194,17 +195,17 @@ func (c CaseResult) result(stopped string) reports.Result {
 	switch {
 	case r.Verdict == verdicts.Failed:
 	case isIncomplete && stopped != "":
-		r.Verdict, r.Reason = verdicts.Failed, fmt.Sprintf("%s: %s", c.answered(), stopped)
+		r.Verdict, r.Reason = verdicts.Failed, fmt.Sprintf("%s: %s", c.describeAnswered(), stopped)
 	case c.Inconclusive != "":
 		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, c.Inconclusive
 	case isIncomplete:
-		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, c.answered()
+		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, c.describeAnswered()
 	}
 	return r
 }
 
-// answered returns how much of a part was answered, in words.
-func (c CaseResult) answered() string {
+// describeAnswered returns how much of a part was answered, in words.
+func (c CaseResult) describeAnswered() string {
 	if c.Planned == 0 {
 		return "nothing was answered"
 	}

@@ -53,7 +53,7 @@ func (b *Plan) ForVersions(versions ...string) (*Plan, error) {
 func (b *Plan) inV1beta1() (*Plan, error) {
 	out := *b
 	out.plainForm = v1beta1
-	var asked []Question
+	var questions []Question
 	for _, v := range b.all {
 		switch v.Form {
 		case "":
@@ -61,8 +61,8 @@ func (b *Plan) inV1beta1() (*Plan, error) {
 		case v1beta1, unknownFields:
 			continue
 		}
-		asked = append(asked, v)
+		questions = append(questions, v)
 	}
-	out.setQuestions(nil, asked)
+	out.setQuestions(nil, questions)
 	return &out, out.seal()
 }

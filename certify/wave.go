@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	// gathering is how long a wave waits until its requests are under way. stalled is how long it waits after the last
-	// one that got so far, because a server may accept fewer at once. On a busy machine a TLS handshake takes most of a
-	// second, and a wave that does not wait for it has too few reviews in flight to show anything.
-	gathering = 10 * time.Second
-	stalled   = 2 * time.Second
-	// flushing is how long the last bytes may take to be written.
-	flushing = time.Second
-	// glance is how often a wave looks at its progress.
-	glance = time.Millisecond
+	// gatherTimeout is how long a wave waits until its requests are under way. stallTimeout is how long it waits after
+	// the last one that got so far, because a server may accept fewer at once. On a busy machine a TLS handshake takes
+	// most of a second, and a wave that does not wait for it has too few reviews in flight to show anything.
+	gatherTimeout = 10 * time.Second
+	stallTimeout  = 2 * time.Second
+	// flushTimeout is how long the last bytes may take to be written.
+	flushTimeout = time.Second
+	// glanceInterval is how often a wave looks at its progress.
+	glanceInterval = time.Millisecond
 )
 
 // wave is a number of requests that are to be answered at the same time. The body of each lacks its last byte until all
 // requests are under way; then the last bytes are sent together.
 type wave struct {
-	open chan struct{}
-	// opened is when the wave opened. It is set before open is closed.
-	opened time.Time
-	// ready counts requests that lack only their last byte, or are over. held counts those that lack it, and wrote
-	// those that have been written.
-	ready, held, wrote atomic.Int64
+	released chan struct{}
+	// releasedAt is when the wave opened. It is set before released is closed.
+	releasedAt time.Time
+	// readyCount counts requests that lack only their last byte, or are over. heldCount counts those that lack it, and
+	// writtenCount those that have been written.
+	readyCount, heldCount, writtenCount atomic.Int64
 	// inFlight counts the requests that have been sent and have no answer.
 	inFlight atomic.Int64
 }
 
-func newWave() *wave { return &wave{open: make(chan struct{})} }
+func newWave() *wave { return &wave{released: make(chan struct{})} }
 
 // heldRequest is one request of a wave.
 type heldRequest struct {
@@ -52,23 +52,23 @@ const (
 	isAnswered
 )
 
-// request returns a new request of the wave.
-func (w *wave) request() *heldRequest { return &heldRequest{wave: w} }
+// newRequest returns a new request of the wave.
+func (w *wave) newRequest() *heldRequest { return &heldRequest{wave: w} }
 
-// body returns a body that lacks its last byte until the wave opens.
-func (h *heldRequest) body(ctx context.Context, whole []byte) io.ReadCloser {
+// newBody returns a body that lacks its last byte until the wave opens.
+func (h *heldRequest) newBody(ctx context.Context, whole []byte) io.ReadCloser {
 	return &heldBody{request: h, ctx: ctx, rest: whole}
 }
 
 // markReady counts the request as one that the wave no longer waits for.
-func (h *heldRequest) markReady() { h.ready.Do(func() { h.wave.ready.Add(1) }) }
+func (h *heldRequest) markReady() { h.ready.Do(func() { h.wave.readyCount.Add(1) }) }
 
-// answer counts the request as answered. It returns how many requests were in flight then, and since when. It returns
-// false if the request was not sent with the others.
-func (h *heldRequest) answer() (inFlight int64, since time.Time, together bool) {
+// countAnswer counts the request as answered. It returns how many requests were in flight then, and since when. It
+// returns false if the request was not sent with the others.
+func (h *heldRequest) countAnswer() (inFlight int64, since time.Time, wasSent bool) {
 	h.markReady()
 	if h.state.Swap(isAnswered) == isSent {
-		return h.wave.inFlight.Add(-1) + 1, h.wave.opened, true
+		return h.wave.inFlight.Add(-1) + 1, h.wave.releasedAt, true
 	}
 	return 0, time.Time{}, false
 }
@@ -103,12 +103,12 @@ func (b *heldBody) Close() error { return nil }
 
 // wait waits for the wave to open, and counts the request as sent.
 func (h *heldRequest) wait(ctx context.Context) error {
-	h.wave.held.Add(1)
+	h.wave.heldCount.Add(1)
 	h.markReady()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-h.wave.open:
+	case <-h.wave.released:
 	}
 	if h.state.CompareAndSwap(isWaiting, isSent) {
 		h.wave.inFlight.Add(1)
@@ -118,14 +118,14 @@ func (h *heldRequest) wait(ctx context.Context) error {
 
 // trace returns a context that counts the request when it has been written.
 func (h *heldRequest) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { h.wave.wrote.Add(1) }})
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { h.wave.writtenCount.Add(1) }})
 }
 
 // attach gives a request the body that is held back.
 func (h *heldRequest) attach(req *http.Request, whole []byte) *http.Request {
 	ctx := h.trace(req.Context())
 	req = req.WithContext(ctx)
-	req.ContentLength, req.Body = int64(len(whole)), h.body(ctx, whole)
+	req.ContentLength, req.Body = int64(len(whole)), h.newBody(ctx, whole)
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil } // to send it again, by itself
 	return req
 }
@@ -134,30 +134,30 @@ func (h *heldRequest) attach(req *http.Request, whole []byte) *http.Request {
 func (w *wave) gather(ctx context.Context, n int) {
 	began, last, changed := time.Now(), int64(0), time.Now()
 	for ctx.Err() == nil {
-		ready := w.ready.Load()
+		ready := w.readyCount.Load()
 		if ready != last {
 			last, changed = ready, time.Now()
 		}
-		isOver := time.Since(changed) > stalled || time.Since(began) > gathering
+		isOver := time.Since(changed) > stallTimeout || time.Since(began) > gatherTimeout
 		if ready >= int64(n) || isOver {
 			return
 		}
-		time.Sleep(glance)
+		time.Sleep(glanceInterval)
 	}
 }
 
 // release sends the last bytes of all requests that are held back, together on all connections.
 func (w *wave) release(ctx context.Context, conns *heldConns) {
-	conns.close()
-	defer conns.open()
-	wrote, held := w.wrote.Load(), w.held.Load()
-	w.opened = time.Now()
-	close(w.open)
+	conns.holdWrites()
+	defer conns.releaseWrites()
+	writtenBefore, heldBefore := w.writtenCount.Load(), w.heldCount.Load()
+	w.releasedAt = time.Now()
+	close(w.released)
 	if conns.isEmpty() {
 		return
 	}
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < flushing; time.Sleep(glance) {
-		if w.wrote.Load()-wrote >= held {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < flushTimeout; time.Sleep(glanceInterval) {
+		if w.writtenCount.Load()-writtenBefore >= heldBefore {
 			return
 		}
 	}

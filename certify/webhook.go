@@ -23,26 +23,27 @@ import (
 
 // Webhook says how an authorizer is reached.
 type Webhook struct {
-	url       string // as in the kubeconfig
-	config    *rest.Config
-	tls       *tls.Config
-	clientEnd time.Time     // when the client certificate ends; zero if there is none
-	Timeout   time.Duration // how long an answer may take; ten seconds if it is left out
-	shown     *certificates // the digests of the certificates that were seen
+	url          string // as in the kubeconfig
+	config       *rest.Config
+	tls          *tls.Config
+	clientEnd    time.Time     // when the client certificate ends; zero if there is none
+	Timeout      time.Duration // how long an answer may take; ten seconds if it is left out
+	certificates *certificates // the digests of the certificates that were seen
 }
 
 // certificates are the digests of servers' certificates, in the order in which they were first seen.
 type certificates struct {
-	mu  sync.Mutex
-	all []string
+	mu      sync.Mutex
+	digests []string
 }
 
-func (c *certificates) note(s tls.ConnectionState) error {
+// record records the certificate that a server shows. It never refuses one.
+func (c *certificates) record(s tls.ConnectionState) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(s.PeerCertificates) > 0 {
-		if d := record.Digest(s.PeerCertificates[0].Raw); !slices.Contains(c.all, d) && len(c.all) < maxCertificates {
-			c.all = append(c.all, d)
+		if d := record.Digest(s.PeerCertificates[0].Raw); !slices.Contains(c.digests, d) && len(c.digests) < maxCertificates {
+			c.digests = append(c.digests, d)
 		}
 	}
 	return nil
@@ -53,9 +54,9 @@ const maxCertificates = 100
 
 // Certificates returns the SHA-256 digests of the certificates that the webhook has shown.
 func (w *Webhook) Certificates() []string {
-	w.shown.mu.Lock()
-	defer w.shown.mu.Unlock()
-	return slices.Clone(w.shown.all)
+	w.certificates.mu.Lock()
+	defer w.certificates.mu.Unlock()
+	return slices.Clone(w.certificates.digests)
 }
 
 // LoadWebhook reads the kubeconfig of a webhook, as an API server is given one, and uses one of its contexts; "" is the
@@ -77,6 +78,7 @@ func ParseWebhook(raw []byte, context string) (*Webhook, error) {
 	return parseWebhookAt(raw, "", context)
 }
 
+// parseWebhookAt reads a kubeconfig whose files are found relative to path.
 func parseWebhookAt(raw []byte, path, context string) (_ *Webhook, err error) {
 	config, err := loadKubeconfig(raw, path)
 	if err != nil {
@@ -96,7 +98,7 @@ func parseWebhookAt(raw []byte, path, context string) (_ *Webhook, err error) {
 	case u.Scheme != "https":
 		return nil, fmt.Errorf("its server is reached by %s, and reviews go by https only", u.Scheme)
 	}
-	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout, shown: &certificates{}}
+	w := &Webhook{url: rc.Host, config: rc, Timeout: Timeout, certificates: &certificates{}}
 	if w.tls, err = rest.TLSConfigFor(rc); err != nil {
 		return nil, fmt.Errorf("its certificates cannot be used: %s", firstLine(err))
 	}

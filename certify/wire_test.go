@@ -53,7 +53,7 @@ func (w *wiretap) last() string {
 
 // usual returns a question as an API server asks it. Its user has characters that JSON can write in two ways.
 func usual() Question {
-	return Question{ID: "usual", Spec: on("a<b&c>", "get", "", "pods", "default", "one")}
+	return Question{ID: "usual", Spec: newReview("a<b&c>", "get", "", "pods", "default", "one")}
 }
 
 // TestServersSendWhatIsRecorded compares the record with what a real API server asks.
@@ -72,10 +72,10 @@ func TestServersSendWhatIsRecorded(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := c.target.ReloadAuthorizer(t.Context(), c.authorizer(places()[0])); err != nil {
+	if err := c.target.ReloadAuthorizer(t.Context(), c.authorizerAt(chainPlaces()[0])); err != nil {
 		t.Fatal(err)
 	}
-	if seen := c.review(t.Context(), usual().Spec); seen.Error != "" {
+	if seen := c.askReview(t.Context(), usual().Spec); seen.Error != "" {
 		t.Fatal(seen.Error)
 	}
 	if *update {
@@ -107,7 +107,7 @@ func TestAsksAsServersDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poster, err := w.Poster()
+	poster, err := w.NewPoster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestAsksAsServersDo(t *testing.T) {
 
 func askOnce(t *testing.T, w *Webhook, v Question, http1 bool) {
 	t.Helper()
-	c, err := w.client(http1)
+	c, err := w.newClient(http1)
 	if err != nil {
 		t.Fatal(err)
 	}

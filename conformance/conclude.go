@@ -40,7 +40,7 @@ func MedianFigure(cells []CellPlan, view record.View) []reports.Figure {
 	for _, c := range cells {
 		for _, s := range c.Runs() {
 			if e := findEvidence(view, c.Target.Cell.Name, s.ID); e != nil {
-				took = append(took, e.Took()-s.Waits())
+				took = append(took, e.Duration()-s.Waits())
 			}
 		}
 	}

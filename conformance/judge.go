@@ -22,7 +22,7 @@ func JudgeScenario(s *scenarios.Scenario, cell verdicts.Cell, view record.View) 
 	}
 	v := verdicts.Judge(s, e)
 	r = reports.NewResult(v)
-	r.Seconds = e.Took().Seconds()
+	r.Seconds = e.Duration().Seconds()
 	r.Evidence = []string{view.EvidenceFile(key)}
 	if r.Bad() && len(e.Problems) == 0 {
 		r.Details = explainDetails(s, e)

@@ -66,8 +66,8 @@ func (r judgedRequest) compare(bound *scenarios.Scenario, result verdicts.Result
 	if r.step.Expect == nil || r.step.Expect.Reviews == nil {
 		return t
 	}
-	decided, _ := verdicts.Fold(r.seen.Reviews)
-	got := seq.Map(decided, func(d verdicts.Decided) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
+	decided, _ := verdicts.DeriveDecisions(r.seen.Reviews)
+	got := seq.Map(decided, func(d verdicts.DecidedReview) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
 	rows := alignReviews(wantedReviews(r.step, bound.Requestors[r.step.Request.By]), got)
 	r.markRequestors(rows, result)
 	for i, row := range rows {

@@ -217,7 +217,7 @@ func (c *Cell) replay(ctx context.Context, run *replay.Replayer, j *job, observe
 	return c.survivePanic(j, func() *verdicts.Evidence {
 		evidence := observe()
 		// What was asked for 15 seconds is not asked once more.
-		if verdicts.Judge(j.scenario, evidence).Verdict == verdicts.Failed && evidence.Unheeded == nil {
+		if verdicts.Judge(j.scenario, evidence).Verdict == verdicts.Failed && evidence.UnappliedGrant == nil {
 			evidence.Control = run.Replay(ctx, j.scenario, scenarios.Suffix(c.output.Seed, c.Name(), j.scenario.ID, "control"))
 		}
 		return evidence

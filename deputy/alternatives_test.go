@@ -164,7 +164,7 @@ func list(ctx context.Context, t *testing.T, p *plane, headers http.Header, name
 	if err != nil {
 		t.Fatal(err)
 	}
-	if event := decode(raw); arrivingUser(event).Username != name {
+	if event := decodeEvent(raw); arrivingUser(event).Username != name {
 		t.Fatalf("it was made as %q, not as %q", arrivingUser(event).Username, name)
 	}
 	for _, r := range seen.Reviews {

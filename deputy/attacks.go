@@ -23,15 +23,15 @@ type attackKind struct {
 
 // attack is an entry of attacks.yaml, which says what its fields mean.
 type attack struct {
-	Name       string       `json:"name"`
-	Requests   []rawRequest `json:"requests,omitempty"`
-	Pipelined  bool         `json:"pipelined,omitempty"`
-	Protocol   string       `json:"protocol,omitempty"`
-	Spelled    string       `json:"spelled,omitempty"`
-	Arrives    string       `json:"arrives,omitempty"`
-	Ways       []attack     `json:"ways,omitempty"`
-	Counts     bool         `json:"counts,omitempty"`
-	rawRequest `json:",inline"`
+	Name          string       `json:"name"`
+	Requests      []rawRequest `json:"requests,omitempty"`
+	Pipelined     bool         `json:"pipelined,omitempty"`
+	Protocol      string       `json:"protocol,omitempty"`
+	NameSpelling  string       `json:"spelled,omitempty"`
+	Arrives       string       `json:"arrives,omitempty"`
+	Ways          []attack     `json:"ways,omitempty"`
+	CountsReviews bool         `json:"counts,omitempty"`
+	rawRequest    `json:",inline"`
 
 	// kind is the kind of the attack. It is empty for requests that are not in the table.
 	kind string
@@ -58,14 +58,14 @@ type rawRequest struct {
 
 // These are the clusters at which a request may arrive. It is the first one unless an attack says otherwise.
 const (
-	here    = ""
-	there   = "there"
-	either  = "either"
-	nowhere = "nowhere"
+	firstClusterOnly  = ""
+	secondClusterOnly = "there"
+	anyCluster        = "either"
+	missingCluster    = "nowhere"
 )
 
 // These are the senders of requests.
-const me, other, nobody = "me", "other", "nobody"
+const senderMe, senderOther, senderNobody = "me", "other", "nobody"
 
 const (
 	arrivesAlways    = "always"
@@ -124,23 +124,24 @@ func (a *attack) fillIn() {
 	for n := range a.Requests {
 		r := &a.Requests[n]
 		path := "{path}"
-		if r.Cluster == there {
+		if r.Cluster == secondClusterOnly {
 			path = "{there}"
 		}
-		r.Who, r.Method, r.Target = cmp.Or(r.Who, me), cmp.Or(r.Method, "GET"), cmp.Or(r.Target, path+"?{query}")
+		r.Who, r.Method, r.Target = cmp.Or(r.Who, senderMe), cmp.Or(r.Method, "GET"), cmp.Or(r.Target, path+"?{query}")
 	}
 }
 
-// wait returns how long an attack waits for a connection and for each answer. A malformed request may get no answer.
-func (a attack) wait() time.Duration {
+// answerTimeout returns how long an attack waits for a connection and for each answer. A malformed request may get no
+// answer.
+func (a attack) answerTimeout() time.Duration {
 	if a.concurrent {
 		return timeout
 	}
 	return 3 * time.Second
 }
 
-// sends reports whether one of the requests has a text in its header.
-func (a attack) sends(text string) bool {
+// hasHeaderText reports whether one of the requests has a text in its header.
+func (a attack) hasHeaderText(text string) bool {
 	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return strings.Contains(strings.Join(r.Lines, "\n"), text) })
 }
 
@@ -149,15 +150,20 @@ func (a attack) sharesURL() bool {
 	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return strings.Contains(r.Target, "{same}") })
 }
 
+// usesPortAgain reports whether one of the requests is sent from the port of the one before it.
+func (a attack) usesPortAgain() bool {
+	return slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return r.SamePort })
+}
+
 // needsTwoClusters reports whether the attack is about a second cluster.
 func (a attack) needsTwoClusters() bool { return a.kind == clustersKind }
 
 // isControl reports whether the attack has no tricks, so that its request has to arrive.
 func (a attack) isControl() bool { return a.Arrives == arrivesAlways }
 
-// text returns the request as it is written over HTTP/1.1. For a request over HTTP/2 it is what evidence and findings
-// show.
-func (r rawRequest) text() string {
+// wireText returns the request as it is written over HTTP/1.1. For a request over HTTP/2 it is what evidence and
+// findings show.
+func (r rawRequest) wireText() string {
 	text := r.Method + " " + r.Target + " HTTP/1.1\r\n" + strings.Join(r.Lines, "\r\n")
 	if r.Cut {
 		return text

@@ -56,14 +56,15 @@ func (l *auditLog) eventsOf(ctx context.Context, run, path string) ([]json.RawMe
 // newRun returns a new beginning for the markers of a part of the suite.
 func newRun() string { return fmt.Sprintf("az%010x", rand.Uint64()>>24) }
 
-// now returns the time with the precision of audit events.
-func now() time.Time { return time.Now().Truncate(time.Microsecond) }
+// truncatedNow returns the time with the precision of audit events.
+func truncatedNow() time.Time { return time.Now().Truncate(time.Microsecond) }
 
-// decode returns an event that shows who arrived, or nil for any other. At the stage RequestReceived nobody is
+// decodeEvent returns an event that shows who arrived, or nil for any other. At the stage RequestReceived nobody is
 // impersonated yet.
-func decode(raw json.RawMessage) *auditv1.Event {
+func decodeEvent(raw json.RawMessage) *auditv1.Event {
 	var e auditv1.Event
-	if json.Unmarshal(raw, &e) != nil || e.AuditID == "" || e.Stage == auditv1.StageRequestReceived {
+	isEvent := json.Unmarshal(raw, &e) == nil && e.AuditID != ""
+	if !isEvent || e.Stage == auditv1.StageRequestReceived {
 		return nil
 	}
 	return &e

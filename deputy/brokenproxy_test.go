@@ -387,10 +387,10 @@ func tryControls(ctx context.Context, t *testing.T, behind *plane, people []*Ide
 // checkControlsAreRight checks that no fault makes a plain request of a person wrongly.
 func checkControlsAreRight(t *testing.T, p *brokenProxy) {
 	t.Helper()
-	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: Namespace}, People: castOf(p.people)}
+	s := requestWriter{destination: destination{Run: newRun(), Host: "localhost:1", Namespace: Namespace}, People: senders(p.people)}
 	for n, a := range p.table[:2] {
-		request := s.requests(n, a)[0]
-		head, rest, _ := strings.Cut(request.text(), "\r\n\r\n")
+		request := s.writeRequests(n, a)[0]
+		head, rest, _ := strings.Cut(request.wireText(), "\r\n\r\n")
 		for kind, faults := range p.faults {
 			for _, fault := range faults {
 				r := readBroken(head, rest)

@@ -17,15 +17,15 @@ func (p *Proxy) openAuditLogs(ctx context.Context) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.at.log = log
-	if p.at.other == nil {
+	p.endpoint.log = log
+	if p.endpoint.other == nil {
 		return closeLog, nil
 	}
-	other, closeOther, err := p.fillCluster(1).openAuditLog(ctx)
+	secondLog, closeOther, err := p.fillCluster(1).openAuditLog(ctx)
 	if err != nil {
 		return nil, errors.Join(err, closeLog())
 	}
-	p.at.other.log = other
+	p.endpoint.other.log = secondLog
 	return func() error { return errors.Join(closeLog(), closeOther()) }, nil
 }
 

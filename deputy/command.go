@@ -81,7 +81,7 @@ func lastOutput(file *os.File) string {
 // this process has, and kills the group when the pipe is closed. So the command, and everything that it started, ends
 // with this process, however this process ends.
 func launch(command string, stdout, stderr *os.File, env ...string) (cmd *exec.Cmd, ended chan struct{}, err error) {
-	alive, hold, err := os.Pipe()
+	alive, keepAlive, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,12 +89,12 @@ func launch(command string, stdout, stderr *os.File, env ...string) (cmd *exec.C
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.ExtraFiles = stdout, stderr, &syscall.SysProcAttr{Setpgid: true}, []*os.File{alive}
 	if err := errors.Join(cmd.Start(), alive.Close()); err != nil {
-		return nil, nil, errors.Join(err, hold.Close())
+		return nil, nil, errors.Join(err, keepAlive.Close())
 	}
 	ended = make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
-		_ = hold.Close()
+		_ = keepAlive.Close()
 		close(ended)
 	}()
 	return cmd, ended, nil
@@ -102,7 +102,7 @@ func launch(command string, stdout, stderr *os.File, env ...string) (cmd *exec.C
 
 // answers reports whether something listens at the proxy's URL.
 func (p *Proxy) answers(ctx context.Context) bool {
-	conn, err := dial(ctx, &url.URL{Scheme: "http", Host: p.at.url.Host}, nil, nil, "", attack{}.wait(), nil)
+	conn, err := dial(ctx, &url.URL{Scheme: "http", Host: p.endpoint.url.Host}, nil, nil, "", attack{}.answerTimeout(), nil)
 	if err == nil {
 		_ = conn.Close()
 	}

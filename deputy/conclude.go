@@ -34,11 +34,12 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 			r.AddUnknown(fmt.Sprintf("%s: %s: %s", j.ref.group.name, j.name, j.out.inconclusive))
 		}
 	}
-	r.Figures = figuresOf(judged)
+	r.Figures = newFigures(judged)
 	r.Sections = slices.Concat(attacksSection(judged), outcomesSection(judged), pagesSection(judged))
 	return r, nil
 }
 
+// subject returns what was tried.
 func (p *plan) subject() reports.Subject {
 	s := reports.Subject{Name: "the reference deputy and agent", Provider: local.Name}
 	if len(p.options.clusters) > 0 {
@@ -56,11 +57,11 @@ func (p *plan) subject() reports.Subject {
 // describeGroup adds the control plane on which a group was tried, and what broke.
 func describeGroup(out *reports.Group, name string, view record.View) error {
 	if view.Has(targetKey(name)) {
-		found, err := record.Read[reports.Found](view, targetKey(name))
+		server, err := record.Read[reports.Found](view, targetKey(name))
 		if err != nil {
 			return err
 		}
-		out.Cell, out.Target, out.Witness = &found.Cell, &found.Facts, &found.Witness
+		out.Cell, out.Target, out.Witness = &server.Cell, &server.Facts, &server.Witness
 	}
 	if view.Has(problemKey(name)) {
 		problem, err := record.Read[problemEvidence](view, problemKey(name))
@@ -115,24 +116,25 @@ func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
 	return judged
 }
 
-func figuresOf(judged []judgedCase) []reports.Figure {
-	checks, tried, through := 0, 0, 0
+// newFigures counts the checks of all cases, and the attacks.
+func newFigures(judged []judgedCase) []reports.Figure {
+	checks, attackCount, successful := 0, 0, 0
 	for _, j := range judged {
 		checks += j.out.checks
 		if j.ref.part == attacksPart {
-			tried += j.out.checks
-			through += j.out.attacksThrough()
+			attackCount += j.out.checks
+			successful += j.out.countSuccessfulAttacks()
 		}
 	}
 	figures := []reports.Figure{{Name: "checks", Value: float64(checks)}}
-	if tried > 0 {
-		figures = append(figures, reports.Figure{Name: "attacks tried", Value: float64(tried)}, reports.Figure{Name: "attacks that got through", Value: float64(through)})
+	if attackCount > 0 {
+		figures = append(figures, reports.Figure{Name: "attacks tried", Value: float64(attackCount)}, reports.Figure{Name: "attacks that got through", Value: float64(successful)})
 	}
 	return figures
 }
 
-// attacksThrough returns how many attacks have a finding.
-func (j *judgement) attacksThrough() int {
+// countSuccessfulAttacks returns how many attacks have a finding.
+func (j *judgement) countSuccessfulAttacks() int {
 	return len(seq.UniqueBy(j.findings, func(f finding) string { return f.attack }))
 }
 
@@ -150,13 +152,13 @@ func attacksSection(judged []judgedCase) []reports.Section {
 		if j.ref.part != attacksPart {
 			continue
 		}
-		through, refused := j.out.attacksThrough(), j.out.outcomes[asNobody]+j.out.outcomes[refusedByProxy]+j.out.outcomes[refusedByServer]
+		successful, refused := j.out.countSuccessfulAttacks(), j.out.outcomes[asNobody]+j.out.outcomes[refusedByProxy]+j.out.outcomes[refusedByServer]
 		notTried, _ := j.out.notTried()
 		row := reports.Row{Cells: []string{j.ref.group.name, j.ref.kind, about[j.ref.kind]}}
-		for _, n := range []int{j.out.checks, j.out.outcomes[asPerson], refused, notTried, through} {
+		for _, n := range []int{j.out.checks, j.out.outcomes[asPerson], refused, notTried, successful} {
 			row.Cells = append(row.Cells, strconv.Itoa(n))
 		}
-		if through > 0 {
+		if successful > 0 {
 			row.Verdict = verdicts.Failed
 		}
 		t.Rows = append(t.Rows, row)
@@ -216,9 +218,9 @@ func pagesSection(judged []judgedCase) []reports.Section {
 
 // cells returns the cost of a page as cells of a table. The way of impersonation is not among them.
 func (c pageCost) cells() []string {
-	asked, askedAgain, rules := "", "", ""
-	if len(c.asked) > 1 {
-		asked, askedAgain = strconv.Itoa(c.asked[0]), strconv.Itoa(c.asked[1])
+	first, again, rules := "", "", ""
+	if len(c.authorizerReviews) > 1 {
+		first, again = strconv.Itoa(c.authorizerReviews[0]), strconv.Itoa(c.authorizerReviews[1])
 	}
 	switch {
 	case c.rules && c.incomplete:
@@ -228,7 +230,7 @@ func (c pageCost) cells() []string {
 	}
 	return []string{
 		c.page, strconv.Itoa(c.reviews), milliseconds(c.took[0]), milliseconds(c.each[len(c.each)/2]), milliseconds(c.each[len(c.each)-1]),
-		milliseconds(c.took[allAtOnce]), asked, askedAgain, rules,
+		milliseconds(c.took[allAtOnce]), first, again, rules,
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 )
 
 // lines returns the header lines of the credentials. If they are to be shown, the person's name replaces secrets.
-func (id *Identity) lines(shown bool, nameCase func(string) string) string {
+func (id *Identity) lines(hidesCredentials bool, nameCase func(string) string) string {
 	var out []string
 	for _, h := range id.headers {
 		value := h.value
-		if shown && !id.public {
+		if hidesCredentials && !id.public {
 			value = "<" + id.Name + ">"
 		}
 		out = append(out, nameCase(h.name)+": "+value)
@@ -69,6 +69,7 @@ func (h header) splitSecret() (before, secret string) {
 // isSecret reports whether the header contains a secret, and not a name.
 func (h header) isSecret() bool { return h.name == "Authorization" || h.name == "Cookie" }
 
+// cutInHalf returns a little more than the first half of a text.
 func cutInHalf(s string) string { return s[:len(s)/2+1] }
 
 // changeLetter changes a letter. It is not one of the last letters, because base64 does not use all bits of these.
@@ -99,6 +100,7 @@ func foldCase(s string) string {
 	return cutInHalf(s)
 }
 
+// headerNames returns the names of the headers with the credentials.
 func (id *Identity) headerNames() []string {
 	return seq.Map(id.headers, func(h header) string { return h.name })
 }

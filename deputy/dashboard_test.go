@@ -150,7 +150,7 @@ func tryDashboard(ctx context.Context, t *testing.T, p *dashboardPlan, planes []
 	}
 	defer func() { _ = ep.close() }()
 	if len(planes) > 1 {
-		ep.other = &otherCluster{name: tunnelledClusters[1]}
+		ep.other = &secondCluster{name: tunnelledClusters[1]}
 		ep.useLogs(planes)
 	}
 	e, err := p.sendRequests(ctx, ep, &trailReader{log: &growingLog{source: "trail", path: file.Name()}, format: p.file.Trail}, dashboardAccount)

@@ -104,12 +104,12 @@ func (r *trailReader) close() error {
 	return r.log.close()
 }
 
-// readNew returns the rows that were written since the last time, while a request was tried.
-func (r *trailReader) readNew(request int) ([]dashboard.TrailRow, error) {
+// readNewRows returns the rows that were written since the last time, while a request was tried.
+func (r *trailReader) readNewRows(request int) ([]dashboard.TrailRow, error) {
 	if r.log == nil {
 		return nil, nil
 	}
-	data, err := r.log.whole()
+	data, err := r.log.readLines()
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *t
 	run := newRun()
 	e := &dashboard.Evidence{End: run + "-last"}
 	for n, r := range p.file.Requests {
-		sent := dashboard.Sent{Fence: markerOf(run, n, "before")}
+		sent := dashboard.SentRequest{Fence: markerOf(run, n, "before")}
 		if p.correlationHeader() != "" {
 			sent.Correlation = markerOf(run, n, "id")
 		}
@@ -142,7 +142,7 @@ func (p *dashboardPlan) sendRequests(ctx context.Context, ep *endpoint, trail *t
 		if !clusters.Pause(ctx, p.file.Pause) {
 			return nil, ctx.Err()
 		}
-		rows, err := trail.readNew(n)
+		rows, err := trail.readNewRows(n)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailRe
 			}
 		}
 	}
-	rows, err := trail.readNew(len(p.file.Requests) - 1)
+	rows, err := trail.readNewRows(len(p.file.Requests) - 1)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailRe
 	if e.Events, err = ep.log.find(texts...); err != nil || ep.other == nil {
 		return err
 	}
-	e.Elsewhere, err = ep.other.log.find(texts...)
+	e.SecondClusterEvents, err = ep.other.log.find(texts...)
 	return err
 }
 
@@ -198,7 +198,7 @@ func (p *dashboardPlan) correlationHeader() string {
 
 // checkAnswer returns an error if the first answer shows that this is not the dashboard, or that it does not know the
 // person. The user has to fix that.
-func (p *dashboardPlan) checkAnswer(n int, r dashboard.Request, sent dashboard.Sent) error {
+func (p *dashboardPlan) checkAnswer(n int, r dashboard.Request, sent dashboard.SentRequest) error {
 	if n > 0 || r.As == dashboard.Nobody {
 		return nil
 	}

@@ -286,8 +286,8 @@ func TestCompareAnswers(t *testing.T) {
 	}
 }
 
-// TestFixture checks that the same seed makes the same fixture, with questions of every kind.
-func TestFixture(t *testing.T) {
+// TestSeedMakesTheFixture checks that the same seed makes the same fixture, with questions of every kind.
+func TestSeedMakesTheFixture(t *testing.T) {
 	a, randomA := newFixture(5, newPeople())
 	b, randomB := newFixture(5, newPeople())
 	questions := a.drawQuestions(randomA)
@@ -321,9 +321,9 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestButtons checks that every button asks about something that can be asked, and that a page without buttons asks for
+// TestButtonsCanBeAskedAbout checks that every button asks about something that can be asked, and that a page without buttons asks for
 // the rules.
-func TestButtons(t *testing.T) {
+func TestButtonsCanBeAskedAbout(t *testing.T) {
 	for _, g := range pages() {
 		questions, requests := g.reviewsOf(&Identity{Name: "a"}, "team")
 		if len(questions) != len(g.Asks) || len(requests) != max(1, len(g.Asks)) {
@@ -390,7 +390,7 @@ func testJudgeNotices(t *testing.T, p *plan, view record.View) {
 			editEvent(&e.Attacks.Attacks[0], `"authorization.k8s.io/decision":"allow"`, `"authorization.k8s.io/decision":"forbid"`)
 		}, "was decided"},
 		"a control that did not arrive": {attacksPart, func(e *partEvidence) { e.Attacks.Attacks[0].Events = nil }, "it is the answer to another request"},
-		"a stream that shows nothing":   {tunnelPart, func(e *partEvidence) { e.Tunnel.Streams["watch"] = streamEvidence{Seen: "{}"} }, "watch: what came first is"},
+		"a stream that shows nothing":   {tunnelPart, func(e *partEvidence) { e.Tunnel.Streams["watch"] = streamEvidence{Event: "{}"} }, "watch: what came first is"},
 		"a token that is given away":    {tunnelPart, func(e *partEvidence) { e.Tunnel.Down.Body += hiddenToken }, "a target that is down: "},
 	} {
 		t.Run(name, func(t *testing.T) {

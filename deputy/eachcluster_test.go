@@ -39,7 +39,7 @@ func TestEachCluster(t *testing.T) {
 			if e.Preflight, err = o.observePreflight(ctx, g, ep); err != nil {
 				t.Fatal(err)
 			}
-			if e.OtherPreflight, err = o.observePreflight(ctx, g, ep.otherEnd()); err != nil {
+			if e.OtherPreflight, err = o.observePreflight(ctx, g, ep.secondEndpoint()); err != nil {
 				t.Fatal(err)
 			}
 			checkEachCluster(t, g, preflightPart, e, want)
@@ -69,7 +69,7 @@ func checkEachCluster(t *testing.T, g *group, part string, e *partEvidence, want
 	if r := all[""].result(); r.Verdict != verdicts.Passed {
 		t.Errorf("at the first cluster: %s, %s", r.Verdict, r.Reason)
 	}
-	there := all[g.otherCluster]
+	there := all[g.secondClusterName]
 	verdict := verdicts.Passed
 	if want != "" {
 		verdict = verdicts.Failed

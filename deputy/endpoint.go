@@ -19,11 +19,12 @@ type endpoint struct {
 	plane     *plane // the control plane behind it; nil if it is not ours
 	// cluster is the name of the cluster behind the URL. other is the second cluster, or nil if there is one cluster.
 	cluster string
-	other   *otherCluster
+	other   *secondCluster
 	// close stops the program.
 	close func() error
 }
 
+// client returns an HTTP client that presents a person's client certificate, if the person has one.
 func (ep *endpoint) client(who *Identity) *http.Client {
 	config := ep.tls.Clone()
 	if who.cert != nil {

@@ -19,9 +19,9 @@ type group struct {
 	account string
 	// reference means that the reference deputy and agent are tried.
 	reference bool
-	// cluster is what the reference deputy calls the cluster that it is in front of, and otherCluster the name of the second one;
-	// empty if there is one.
-	cluster, otherCluster string
+	// cluster is what the reference deputy calls the cluster that it is in front of, and secondClusterName the name of
+	// the second one; empty if there is one.
+	cluster, secondClusterName string
 	// table has the attacks that are tried.
 	table []attack
 }
@@ -29,10 +29,11 @@ type group struct {
 // localCluster is the name of the cluster if there is only one.
 const localCluster = "local"
 
+// newGroup returns what is tried with one way of impersonation.
 func newGroup(o options, name string) *group {
 	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil, cluster: localCluster}
 	if len(o.clusters) > 0 {
-		g.cluster, g.otherCluster = o.clusters[0], o.clusters[1]
+		g.cluster, g.secondClusterName = o.clusters[0], o.clusters[1]
 	}
 	asking := newPeople()
 	if o.proxy != nil {
@@ -55,7 +56,7 @@ func (g *group) isForeign() bool { return g.name == existingCluster }
 func (g *group) grants() []scenarios.Grant {
 	step, reach := 1, []*Identity(nil)
 	if g.reference {
-		step, reach = everyOther, slices.Concat(g.fixture.people, g.people)
+		step, reach = everySecondPerson, slices.Concat(g.fixture.people, g.people)
 	}
 	return slices.Concat(g.fixture.grants, userGrants(g.people, step), proxyGrants(reach, g.name == constrained))
 }
@@ -100,19 +101,19 @@ func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, er
 }
 
 // hasTwoClusters reports whether there are two clusters behind the proxy.
-func (g *group) hasTwoClusters() bool { return g.otherCluster != "" }
+func (g *group) hasTwoClusters() bool { return g.secondClusterName != "" }
 
 // judgePreflight judges the pre-flight at each cluster.
 func (g *group) judgePreflight(e *partEvidence) (judgements, error) {
-	return judgeEachCluster(g, preflightPart, e, []*preflightEvidence{e.Preflight, e.OtherPreflight}, func(seen *preflightEvidence, out *judgement) error {
-		return seen.judge(out, g)
+	return judgeEachCluster(g, preflightPart, e, []*preflightEvidence{e.Preflight, e.OtherPreflight}, func(evidence *preflightEvidence, out *judgement) error {
+		return evidence.judge(out, g)
 	})
 }
 
 // judgeRevocation judges at each cluster what the person could still do.
 func (g *group) judgeRevocation(e *partEvidence) (judgements, error) {
-	return judgeEachCluster(g, revocationPart, e, []*revocationEvidence{e.Revocation, e.OtherRevocation}, func(seen *revocationEvidence, out *judgement) error {
-		seen.judge(out, g.people[0], !g.isForeign())
+	return judgeEachCluster(g, revocationPart, e, []*revocationEvidence{e.Revocation, e.OtherRevocation}, func(evidence *revocationEvidence, out *judgement) error {
+		evidence.judge(out, g.people[0], !g.isForeign())
 		return nil
 	})
 }
@@ -122,7 +123,7 @@ func judgeEachCluster[E any](g *group, part string, e *partEvidence, seen []*E, 
 	all := judgements{}
 	for n, kind := range g.clusterKinds() {
 		if seen[n] == nil {
-			return nil, fmt.Errorf("there is no evidence of the part %s at the cluster %s", part, g.otherCluster)
+			return nil, fmt.Errorf("there is no evidence of the part %s at the cluster %s", part, g.secondClusterName)
 		}
 		out := newJudgement()
 		out.seconds = e.Ended.Sub(e.Began).Seconds()
@@ -134,6 +135,7 @@ func judgeEachCluster[E any](g *group, part string, e *partEvidence, seen []*E, 
 	return all, nil
 }
 
+// judgeAttacks judges the attacks of all kinds. It returns one judgement for each kind.
 func (g *group) judgeAttacks(e *attacksEvidence, logged bool) (judgements, error) {
 	if e == nil {
 		return nil, fmt.Errorf("there is no evidence of the part %s", attacksPart)

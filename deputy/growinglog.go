@@ -33,11 +33,11 @@ const (
 type growingLog struct {
 	source string
 	// path is the path of a file that somebody else writes. from is the file's length when it was opened.
-	path string
-	from int64
+	path        string
+	startOffset int64
 	// collected is the file in which any other log is collected. It has no name, so that nothing of it remains.
 	collected *os.File
-	closes    []func() error
+	closers   []func() error
 
 	mu     sync.Mutex
 	broken error
@@ -65,6 +65,7 @@ func openGrowing(ctx context.Context, flag, source string) (l *growingLog, err e
 	return l, nil
 }
 
+// openFile notes how long the file is now, because the log begins there.
 func (l *growingLog) openFile() error {
 	info, err := os.Stat(l.path)
 	if err != nil {
@@ -73,7 +74,7 @@ func (l *growingLog) openFile() error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a file", l.path)
 	}
-	l.from = info.Size()
+	l.startOffset = info.Size()
 	return nil
 }
 
@@ -84,7 +85,7 @@ func (l *growingLog) collect(start func(into *os.File) error) error {
 		return err
 	}
 	l.collected = into
-	l.closes = append(l.closes, into.Close)
+	l.closers = append(l.closers, into.Close)
 	return start(into)
 }
 
@@ -99,7 +100,7 @@ func createUnnamed() (*os.File, error) {
 
 // close stops what writes, and removes what was collected.
 func (l *growingLog) close() (err error) {
-	for _, end := range slices.Backward(l.closes) {
+	for _, end := range slices.Backward(l.closers) {
 		err = errors.Join(err, end())
 	}
 	return err
@@ -114,7 +115,8 @@ func (l *growingLog) fail(err error) {
 	}
 }
 
-func (l *growingLog) brokenBy() error {
+// failure returns why the log does not go on, or nil if it does.
+func (l *growingLog) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.broken
@@ -137,7 +139,7 @@ func (l *growingLog) startCommand(command string, into *os.File) error {
 	if err != nil {
 		return err
 	}
-	l.closes = append(l.closes, messages.Close)
+	l.closers = append(l.closers, messages.Close)
 	cmd, ended, err := launch(command, into, messages)
 	if err != nil {
 		return err
@@ -151,7 +153,7 @@ func (l *growingLog) startCommand(command string, into *os.File) error {
 			l.fail(fmt.Errorf("the command ended (%s): %q", cmd.ProcessState, lastOutput(messages)))
 		}
 	}()
-	l.closes = append(l.closes, func() error {
+	l.closers = append(l.closers, func() error {
 		close(ending)
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-ended
@@ -171,7 +173,7 @@ func (l *growingLog) listen(ctx context.Context, address string, into *os.File) 
 	if err != nil {
 		return err
 	}
-	l.closes = append(l.closes, func() error { _ = listener.Close(); return nil })
+	l.closers = append(l.closers, func() error { _ = listener.Close(); return nil })
 	isLoopback := listener.Addr().(*net.TCPAddr).IP.IsLoopback()
 	hasCertificate := len(parts) == 3
 	switch {
@@ -192,7 +194,7 @@ func (l *growingLog) listen(ctx context.Context, address string, into *os.File) 
 			l.fail(err)
 		}
 	}()
-	l.closes = append(l.closes, server.Close)
+	l.closers = append(l.closers, server.Close)
 	return nil
 }
 
@@ -229,9 +231,9 @@ func (b *batchReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// whole returns the complete lines that the log got since it was opened. If a file has become shorter since, it returns
-// all of it.
-func (l *growingLog) whole() ([]byte, error) {
+// readLines returns the complete lines that the log got since it was opened. If a file has become shorter since, it
+// returns all of it.
+func (l *growingLog) readLines() ([]byte, error) {
 	f, from := l.collected, int64(0)
 	if f == nil {
 		opened, err := os.Open(l.path)
@@ -239,7 +241,7 @@ func (l *growingLog) whole() ([]byte, error) {
 			return nil, err
 		}
 		defer func() { _ = opened.Close() }()
-		f, from = opened, l.from
+		f, from = opened, l.startOffset
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -255,8 +257,8 @@ func (l *growingLog) whole() ([]byte, error) {
 // find returns the lines that contain one of the texts. It returns an error if there are none and none can come any
 // more.
 func (l *growingLog) find(texts ...string) (out []json.RawMessage, err error) {
-	broken := l.brokenBy() // before the log is read, so that everything written before the end is there
-	data, err := l.whole()
+	broken := l.failure() // before the log is read, so that everything written before the end is there
+	data, err := l.readLines()
 	if err != nil {
 		return nil, err
 	}

@@ -67,15 +67,15 @@ func TestGrowingLogs(t *testing.T) {
 	}
 }
 
-// TestCommandEnds checks that an error says that a command has ended, and what it printed, if the log lacks what it
+// TestEndedCommandIsReported checks that an error says that a command has ended, and what it printed, if the log lacks what it
 // should have.
-func TestCommandEnds(t *testing.T) {
+func TestEndedCommandIsReported(t *testing.T) {
 	l, err := openGrowing(context.Background(), "audit-log", "command:echo no such log group >&2; exit 3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.close() }()
-	for deadline := time.Now().Add(30 * time.Second); l.brokenBy() == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); l.failure() == nil && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		continue
 	}
 	if _, err := l.find("mine"); err == nil || !strings.Contains(err.Error(), `the command ended (exit status 3): "no such log group`) {

@@ -35,6 +35,7 @@ type http1Sender struct {
 	reader  *bufio.Reader
 }
 
+// hangUp closes the connection, if there is one.
 func (s *http1Sender) hangUp() {
 	if s.conn != nil {
 		_ = s.conn.Close()
@@ -45,10 +46,13 @@ func (s *http1Sender) hangUp() {
 // open opens a connection, unless there is one that the request can use.
 func (s *http1Sender) open(r rawRequest) (err error) {
 	var from net.Addr
-	if r.SamePort && s.conn != nil {
+	switch {
+	case r.SamePort && s.conn != nil:
 		from = s.conn.LocalAddr()
 		resetConn(s.conn)
 		s.conn = nil
+	case s.attack.usesPortAgain():
+		from = &net.TCPAddr{} // a port that no other connection has, or it could not be used again
 	}
 	if s.conn == nil {
 		if s.conn, err = s.connect(from); err != nil {
@@ -65,14 +69,15 @@ func (s *http1Sender) send(r rawRequest, answer *reply) error {
 	if err := s.open(r); err != nil {
 		return err
 	}
-	_ = s.conn.SetDeadline(time.Now().Add(s.attack.wait()))
-	_, err := io.WriteString(s.conn, r.text())
+	_ = s.conn.SetDeadline(time.Now().Add(s.attack.answerTimeout()))
+	_, err := io.WriteString(s.conn, r.wireText())
 	waits := !s.attack.Pipelined && !r.HangUp
 	ended := false
 	if err == nil && waits {
 		ended, err = answer.read(s.reader, r.Method)
 	}
-	if err != nil || ended || r.HangUp {
+	isOver := ended || r.HangUp
+	if err != nil || isOver {
 		s.hangUp()
 	}
 	return err

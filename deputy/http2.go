@@ -16,7 +16,7 @@ import (
 // sendOverHTTP2 opens a stream for each request and reads the answers. If the attack is pipelined, it opens all streams
 // at once.
 func sendOverHTTP2(conn net.Conn, scheme string, requests []rawRequest, a attack) ([]reply, error) {
-	_ = conn.SetDeadline(time.Now().Add(a.wait()))
+	_ = conn.SetDeadline(time.Now().Add(a.answerTimeout()))
 	out := make([]reply, len(requests))
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		return nil, err
@@ -60,6 +60,7 @@ func readAnswers(framer *http2.Framer, streams int, out []reply) error {
 	return nil
 }
 
+// writeStream writes a request as the stream with the given ID.
 func writeStream(framer *http2.Framer, encoder *hpack.Encoder, block *bytes.Buffer, id uint32, scheme string, r rawRequest) error {
 	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
 	header := func(lines []string, end bool) error {

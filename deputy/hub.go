@@ -22,7 +22,7 @@ import (
 // hub is the reference hub with the agents of clusters. Each agent opens a tunnel to the hub.
 type hub struct {
 	*reference.Hub
-	closes []func() error
+	closers []func() error
 
 	mu sync.Mutex
 	// tunnels are the connections that each agent has opened.
@@ -50,7 +50,7 @@ func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err
 		return nil, err
 	}
 	listener := tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.pool, MinVersion: tls.VersionTLS12})
-	h.closes = append(h.closes, listener.Close)
+	h.closers = append(h.closers, listener.Close)
 	go func() { _ = h.Serve(listener) }()
 	for n, name := range names {
 		cert, err := authority.issue(name, x509.ExtKeyUsageClientAuth)
@@ -84,7 +84,7 @@ func (h *hub) startAgent(p *plane, name, address string, config *tls.Config) err
 	})
 	agent := &http.Server{Handler: reference.NewAgent(p.url, transport, func() string { return p.token }), ReadHeaderTimeout: timeout}
 	go func() { _ = agent.Serve(tunnel) }()
-	h.closes = append(h.closes, func() error { return errors.Join(agent.Close(), tunnel.Close()) })
+	h.closers = append(h.closers, func() error { return errors.Join(agent.Close(), tunnel.Close()) })
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (h *hub) breakTunnels(name string) {
 
 // close stops the agents and the hub.
 func (h *hub) close() (err error) {
-	for _, end := range slices.Backward(h.closes) {
+	for _, end := range slices.Backward(h.closers) {
 		err = errors.Join(err, end())
 	}
 	return err
@@ -117,7 +117,7 @@ func openFront(ctx context.Context, names []string, planes []*plane, people []*I
 		return nil, errors.Join(err, h.close())
 	}
 	ep.url.Path, ep.cluster = reference.ClustersPath+names[0], names[0]
-	ep.other = &otherCluster{name: names[1], prefix: reference.ClustersPath + names[1], log: planes[1].auditLog(), plane: planes[1]}
+	ep.other = &secondCluster{name: names[1], prefix: reference.ClustersPath + names[1], log: planes[1].auditLog(), plane: planes[1]}
 	closeFront := ep.close
 	ep.close = func() error { return errors.Join(closeFront(), h.close()) }
 	return ep, nil

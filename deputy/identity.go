@@ -33,6 +33,7 @@ func impersonatedPerson(name, group string) *Identity {
 	return &Identity{Name: name, Groups: []string{group}, headers: []header{{"Impersonate-User", name}, {"Impersonate-Group", group}}, public: true}
 }
 
+// header is a header line of a person's credentials.
 type header struct{ name, value string }
 
 var identityForm = regexp.MustCompile(`^(.+?)(?:\[([^\]]*)\])?=(header|token|cookie|client-cert):(.*)$`)
@@ -64,6 +65,7 @@ func ParseIdentities(values []string, read bool) (all []*Identity, err error) {
 	return all, nil
 }
 
+// add adds a credential of a kind: a header, a token, a cookie or a client certificate.
 func (id *Identity) add(kind, value string, read bool) (err error) {
 	switch kind {
 	case "header":

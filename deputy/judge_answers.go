@@ -14,30 +14,30 @@ func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[i
 	arrivedOf := map[string]bool{}
 	for i := range arrived {
 		r := a.Requests[i-1]
-		arrivedOf[personKey(r.Who, r.Cluster == there)] = true
+		arrivedOf[personKey(r.Who, r.Cluster == secondClusterOnly)] = true
 	}
 	for i, got := range answers {
-		whose := a.Requests[i].Who
-		didArrive := arrivedOf[personKey(whose, a.Requests[i].Cluster == there)]
-		isUnasked := got.tells() && len(arrived) > 0 && !didArrive
+		person := a.Requests[i].Who
+		didArrive := arrivedOf[personKey(person, a.Requests[i].Cluster == secondClusterOnly)]
+		isAnsweredWithoutArrival := got.revealsContent() && len(arrived) > 0 && !didArrive
 		// A person who did not arrive, while others of the attack did, must not be told what only somebody with
 		// permission may read.
 		switch {
-		case isUnasked && arrivedOf[personKey(whose, a.Requests[i].Cluster != there)]:
+		case isAnsweredWithoutArrival && arrivedOf[personKey(person, a.Requests[i].Cluster != secondClusterOnly)]:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer of the other cluster", i+1, got.Kind)
-		case isUnasked:
+		case isAnsweredWithoutArrival:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
 		}
-		if name, foreign := j.isToldToOther(got, j.people[whose].rename(a.Spelled), arrived[i+1]); foreign {
+		if name, foreign := j.isAnswerToOther(got, j.people[person].rename(a.NameSpelling), arrived[i+1]); foreign {
 			return fmt.Sprintf("request %d was answered with what %q was told", i+1, name)
 		}
 	}
 	return ""
 }
 
-// isToldToOther reports whether an answer has the audit ID of a request that was made as somebody else, and returns
+// isAnswerToOther reports whether an answer has the audit ID of a request that was made as somebody else, and returns
 // that user's name. A person may be told again what that person was told before.
-func (j *attackJudge) isToldToOther(got reply, person *Identity, arrived bool) (name string, foreign bool) {
+func (j *attackJudge) isAnswerToOther(got reply, person *Identity, arrived bool) (name string, foreign bool) {
 	event := j.events[got.AuditID]
 	if event == nil {
 		return "", false
@@ -53,10 +53,11 @@ func (j *attackJudge) isToldToOther(got reply, person *Identity, arrived bool) (
 // no event of it, or one that contradicts it. logged means that the log has an event of the attack.
 func (j *attackJudge) findUnlogged(answers []reply, logged bool) string {
 	for _, got := range answers {
-		event := j.known[got.AuditID]
+		event := j.allEvents[got.AuditID]
 		couldBeFound := got.AuditID != "" || !logged
+		isMissing := event == nil && couldBeFound
 		switch {
-		case event == nil && couldBeFound && j.isAnswerOfServer(got):
+		case isMissing && j.isAnswerOfServer(got):
 			return fmt.Sprintf("the API server answered %d with the audit ID %q, and there is no event of it", got.Code, got.AuditID)
 		case event != nil && contradictsEvent(got, event):
 			return fmt.Sprintf("the API server answered %d with the audit ID %s, and by its event %d", got.Code, got.AuditID, statusCode(event))

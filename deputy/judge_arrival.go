@@ -16,7 +16,7 @@ import (
 // judgeArrival returns what became of a request according to its event, or what is wrong with that.
 func (j *attackJudge) judgeArrival(a attack, r rawRequest, logged loggedEvent) (outcome, wrong string) {
 	event := logged.Event
-	got, person := arrivingUser(event), j.people[r.Who].rename(a.Spelled)
+	got, person := arrivingUser(event), j.people[r.Who].rename(a.NameSpelling)
 	if wrong := j.checkCluster(r, logged); wrong != "" {
 		return "", wrong
 	}
@@ -36,14 +36,14 @@ func (j *attackJudge) judgeArrival(a attack, r rawRequest, logged loggedEvent) (
 			return "", why
 		}
 	}
-	key := personKey(r.Who, logged.elsewhere)
-	control, known := j.controls[key]
-	if a.isControl() && !known {
+	key := personKey(r.Who, logged.isOfSecondCluster)
+	control, hasControl := j.controls[key]
+	if a.isControl() && !hasControl {
 		j.controls[key] = got
 		wrong = j.checkGroups(person, got)
-	} else if known && a.Spelled == "" {
+	} else if hasControl && a.NameSpelling == "" {
 		wrong = checkLikeControl(got, control)
-	} else if known {
+	} else if hasControl {
 		wrong = checkNotAdministrator(got, control)
 	}
 	if wrong != "" {
@@ -54,25 +54,25 @@ func (j *attackJudge) judgeArrival(a attack, r rawRequest, logged loggedEvent) (
 
 // personKey returns the key of a person at one of two clusters. The same person may have other groups at the other
 // cluster.
-func personKey(whose string, elsewhere bool) string {
-	if elsewhere {
-		return whose + "@" + there
+func personKey(whose string, isAtSecondCluster bool) string {
+	if isAtSecondCluster {
+		return whose + "@" + secondClusterOnly
 	}
 	return whose
 }
 
 // checkCluster demands that a request arrives at the cluster that it is for.
 func (j *attackJudge) checkCluster(r rawRequest, logged loggedEvent) string {
-	if len(j.clusters) < 2 || r.Cluster == either {
+	if len(j.clusters) < 2 || r.Cluster == anyCluster {
 		return ""
 	}
 	at := j.clusters[0]
-	if logged.elsewhere {
+	if logged.isOfSecondCluster {
 		at = j.clusters[1]
 	}
-	isWanted := (r.Cluster == there) == logged.elsewhere
+	isWanted := (r.Cluster == secondClusterOnly) == logged.isOfSecondCluster
 	switch {
-	case r.Cluster == nowhere:
+	case r.Cluster == missingCluster:
 		return fmt.Sprintf("it was for a cluster that is not there, and arrived at %q as %q", at, arrivingUser(logged.Event).Username)
 	case !isWanted:
 		return fmt.Sprintf("it was for the other cluster, and arrived at %q as %q", at, arrivingUser(logged.Event).Username)
@@ -85,7 +85,7 @@ func (j *attackJudge) checkCluster(r rawRequest, logged loggedEvent) string {
 func reachesWithForeignToken(a attack, person *Identity, event *auditv1.Event) bool {
 	isUnknownUser := arrivingUser(event).Username == "" && statusCode(event) == http.StatusUnauthorized
 	knowsOtherwise := person.Name != "" && !slices.Contains(person.headerNames(), "Authorization")
-	return isUnknownUser && knowsOtherwise && a.sends("Authorization: ")
+	return isUnknownUser && knowsOtherwise && a.hasHeaderText("Authorization: ")
 }
 
 // isAnonymous reports whether nobody arrived, which is right for every attack.

@@ -49,7 +49,7 @@ type attackJudge struct {
 	logged bool
 	// events are the events of impersonated requests and of nobody's, by their audit IDs. known are the events of all
 	// requests.
-	events, known map[string]*auditv1.Event
+	events, allEvents map[string]*auditv1.Event
 	// flows are the flow schemas that only answers of the API server have.
 	flows map[string]bool
 	// clusters are the names of two clusters behind the proxy. It is empty if there is one cluster.
@@ -62,23 +62,23 @@ type attackJudge struct {
 // "" if it is not known.
 func newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, account string) *attackJudge {
 	j := &attackJudge{
-		people: castOf(people), account: account, ours: account != "", controls: map[string]authenticationv1.UserInfo{},
-		events: map[string]*auditv1.Event{}, known: map[string]*auditv1.Event{}, flows: map[string]bool{}, clusters: e.Clusters,
+		people: senders(people), account: account, ours: account != "", controls: map[string]authenticationv1.UserInfo{},
+		events: map[string]*auditv1.Event{}, allEvents: map[string]*auditv1.Event{}, flows: map[string]bool{}, clusters: e.Clusters,
 	}
 	for _, p := range people {
 		j.groups = append(j.groups, p.Groups...)
 	}
 	for n := range e.Attacks {
-		j.learn(&e.Attacks[n], table[n])
+		j.learnFrom(&e.Attacks[n], table[n])
 	}
 	return j
 }
 
-// learn records what the evidence of an attack shows about answers and events in general.
-func (j *attackJudge) learn(e *attackEvidence, a attack) {
+// learnFrom records what the evidence of an attack shows about answers and events in general.
+func (j *attackJudge) learnFrom(e *attackEvidence, a attack) {
 	for _, event := range e.eventsByKey() {
 		id := string(event.AuditID)
-		j.known[id] = event.Event
+		j.allEvents[id] = event.Event
 		isFirstOfNobody := event.User.Username == user.Anonymous && j.events[id] == nil
 		if event.ImpersonatedUser != nil || isFirstOfNobody {
 			j.events[id] = event.Event
@@ -89,7 +89,8 @@ func (j *attackJudge) learn(e *attackEvidence, a attack) {
 		if got.Flow != "" && isLogged {
 			j.flows[got.Flow] = true
 		}
-		if a.Who == nobody && got.AuditID != "" && !isLogged {
+		isRefusalByProxy := a.Who == senderNobody && !isLogged
+		if isRefusalByProxy && got.AuditID != "" {
 			j.namesRefusals = true
 		}
 	}
@@ -102,16 +103,16 @@ func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgement
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
 	}
 	for n, a := range table {
-		seen, out := &e.Attacks[n], judgementOf(a)
-		out.seconds += seen.Ended.Sub(seen.Began).Seconds()
-		if seen.NotTried != "" {
-			out.outcomes[notTriedPrefix+seen.NotTried]++
+		evidence, out := &e.Attacks[n], judgementOf(a)
+		out.seconds += evidence.Ended.Sub(evidence.Began).Seconds()
+		if evidence.NotTried != "" {
+			out.outcomes[notTriedPrefix+evidence.NotTried]++
 			continue
 		}
-		if err := j.judgeAttack(out, a, seen, markerOf(e.Run, n, "")); err != nil {
+		if err := j.judgeAttack(out, a, evidence, markerOf(e.Run, n, "")); err != nil {
 			return fmt.Errorf("%s: %w", a.Name, err)
 		}
-		if why := j.findUnlogged(seen.Answers, seen.isLogged()); why != "" {
+		if why := j.findUnlogged(evidence.Answers, evidence.isLogged()); why != "" {
 			out.inconclusive = fmt.Sprintf("%s: %s", a.Name, why)
 		}
 	}
@@ -123,9 +124,9 @@ func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgement
 const reviewLimit = 20
 
 // countReviews returns how many SubjectAccessReviews the proxy itself asked for while an attack was tried.
-func (j *attackJudge) countReviews(seen *attackEvidence) (n int) {
-	for _, raw := range seen.Reviews {
-		if event := decode(raw); event != nil && event.User.Username == j.account {
+func (j *attackJudge) countReviews(evidence *attackEvidence) (n int) {
+	for _, raw := range evidence.Reviews {
+		if event := decodeEvent(raw); event != nil && event.User.Username == j.account {
 			n++
 		}
 	}
@@ -138,40 +139,43 @@ type arrivals struct {
 	outcome string
 	// arrived has the numbers of the requests that arrived. A value is true if the request arrived as the person.
 	arrived map[int]bool
-	// guessed means that an event was found only by its time.
-	guessed bool
+	// isByTimeOnly means that an event was found only by its time.
+	isByTimeOnly bool
 	// wrong counts what is wrong, by its description.
 	wrong map[string]int
 }
 
-func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence, marker string) error {
+// judgeAttack judges one attack by its events, its answers, and the reviews that the proxy asked for.
+func (j *attackJudge) judgeAttack(out *judgement, a attack, evidence *attackEvidence, marker string) error {
 	out.checks++
-	events := seen.eventsByKey()
-	got, err := j.judgeArrivals(out, a, seen, marker, events)
+	events := evidence.eventsByKey()
+	got, err := j.judgeArrivals(out, a, evidence, marker, events)
 	if err != nil {
 		return err
 	}
-	if why := j.findForeignAnswer(a, seen.Answers, got.arrived); why != "" && !got.guessed && len(got.wrong) == 0 {
+	isRightByMarker := len(got.wrong) == 0 && !got.isByTimeOnly
+	if why := j.findForeignAnswer(a, evidence.Answers, got.arrived); why != "" && isRightByMarker {
 		got.wrong[why]++
 	}
-	if n := j.countReviews(seen); n > reviewLimit {
+	if n := j.countReviews(evidence); n > reviewLimit {
 		got.wrong[fmt.Sprintf("the proxy asked for %d access reviews for one request, and may for %d", n, reviewLimit)] = 1
 	}
 	for _, why := range slices.Sorted(maps.Keys(got.wrong)) {
 		if n := got.wrong[why]; n > 1 {
 			why += fmt.Sprintf(", %d times", n)
 		}
-		out.failAttack(a, seen, why)
-		out.findings[len(out.findings)-1].certain = !got.guessed
+		out.failAttack(a, evidence, why)
+		out.findings[len(out.findings)-1].isCertain = !got.isByTimeOnly
 	}
 	if len(got.wrong) > 0 {
 		return nil
 	}
-	if got.outcome == asPerson && a.sharesURL() && !slices.ContainsFunc(seen.Answers, reply.tells) {
+	couldShareAnswer := got.outcome == asPerson && a.sharesURL()
+	if couldShareAnswer && !slices.ContainsFunc(evidence.Answers, reply.revealsContent) {
 		got.outcome = unknownByAnswers
 	}
 	if j.mustArrive(a) {
-		j.judgeControl(out, a, seen, got, events)
+		j.judgeControl(out, a, evidence, got, events)
 		return nil
 	}
 	out.outcomes[got.outcome]++
@@ -179,23 +183,23 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, seen *attackEvidence
 }
 
 // judgeArrivals judges each event of an attack.
-func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEvidence, marker string, events map[string]loggedEvent) (*arrivals, error) {
+func (j *attackJudge) judgeArrivals(out *judgement, a attack, evidence *attackEvidence, marker string, events map[string]loggedEvent) (*arrivals, error) {
 	got := &arrivals{outcome: refusedByProxy, arrived: map[int]bool{}, wrong: map[string]int{}}
 	for _, key := range slices.Sorted(maps.Keys(events)) { // so that the result is the same each time
 		event := events[key]
-		by, request := seen.findBy(event.Event, marker)
-		if by == "" {
+		foundBy, request := evidence.identifyEvent(event.Event, marker)
+		if foundBy == "" {
 			return nil, fmt.Errorf("the event %s is not that of this request", event.AuditID)
 		}
-		if why := verdicts.Contradicts(event.Event); j.ours && why != "" {
+		if why := verdicts.FindContradiction(event.Event); j.ours && why != "" {
 			out.fail(a.Name, wantConsistentLog, "%s", why)
 		}
-		out.foundBy[by]++
-		j.logged, got.guessed = true, got.guessed || by == foundByTime
+		out.foundBy[foundBy]++
+		j.logged, got.isByTimeOnly = true, got.isByTimeOnly || foundBy == foundByTime
 		i := j.requestOf(a, request, event)
 		outcome, why := j.judgeArrival(a, a.Requests[i-1], event)
 		if why != "" {
-			if by == foundByTime {
+			if foundBy == foundByTime {
 				why += noMarkerAddendum
 			}
 			got.wrong[why]++
@@ -211,12 +215,15 @@ func (j *attackJudge) judgeArrivals(out *judgement, a attack, seen *attackEviden
 // that look alike, that is the request of the person who arrived.
 func (j *attackJudge) requestOf(a attack, number string, event loggedEvent) int {
 	i, err := strconv.Atoi(number)
-	if err == nil && i >= 1 && i <= len(a.Requests) {
+	isNumber := err == nil && i >= 1
+	if isNumber && i <= len(a.Requests) {
 		return i
 	}
 	name := arrivingUser(event.Event).Username
 	isOfPerson := func(r rawRequest) bool { return j.people[r.Who].Name == name }
-	exactly := slices.IndexFunc(a.Requests, func(r rawRequest) bool { return isOfPerson(r) && (r.Cluster == there) == event.elsewhere })
+	exactly := slices.IndexFunc(a.Requests, func(r rawRequest) bool {
+		return isOfPerson(r) && (r.Cluster == secondClusterOnly) == event.isOfSecondCluster
+	})
 	if exactly >= 0 {
 		return 1 + exactly
 	}
@@ -232,18 +239,18 @@ func (j *attackJudge) mustArrive(a attack) bool {
 // judgeControl judges requests that have to arrive as the person. All of them have to arrive. One that did not may not
 // be answered with success, because that would be the answer to another request. If the audit log has not shown any
 // request yet, the log may be the wrong one, and nothing is known.
-func (j *attackJudge) judgeControl(out *judgement, a attack, seen *attackEvidence, got *arrivals, events map[string]loggedEvent) {
-	code := seen.Answers[0].Code
-	isAnsweredUnasked := len(events) == 0 && code/100 == 2
+func (j *attackJudge) judgeControl(out *judgement, a attack, evidence *attackEvidence, got *arrivals, events map[string]loggedEvent) {
+	code := evidence.Answers[0].Code
+	isAnsweredWithoutArrival := len(events) == 0 && code/100 == 2
 	switch {
-	case isAnsweredUnasked && j.logged:
-		out.failAttack(a, seen, fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code))
-	case isAnsweredUnasked:
+	case isAnsweredWithoutArrival && j.logged:
+		out.failAttack(a, evidence, fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code))
+	case isAnsweredWithoutArrival:
 		out.inconclusive = fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", a.Name, code)
 	case got.outcome == asPerson && len(got.arrived) < len(a.Requests):
-		out.failAttack(a, seen, fmt.Sprintf("only %d of %d requests arrived", len(got.arrived), len(a.Requests)))
+		out.failAttack(a, evidence, fmt.Sprintf("only %d of %d requests arrived", len(got.arrived), len(a.Requests)))
 	case got.outcome != asPerson:
-		out.failAttack(a, seen, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)%s", j.people[a.Requests[0].Who].Name, got.outcome, code, firstRefusal(events)))
+		out.failAttack(a, evidence, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)%s", j.people[a.Requests[0].Who].Name, got.outcome, code, firstRefusal(events)))
 	default:
 		out.outcomes[got.outcome]++
 	}
@@ -263,16 +270,16 @@ func firstRefusal(events map[string]loggedEvent) string {
 // loggedEvent is an event in the audit log of one of two clusters.
 type loggedEvent struct {
 	*auditv1.Event
-	// elsewhere means that it is an event of the second cluster.
-	elsewhere bool
+	// isOfSecondCluster means that it is an event of the second cluster.
+	isOfSecondCluster bool
 }
 
 // eventsByKey returns one event for each request of an attack, and leaves out those of other stages.
 func (e *attackEvidence) eventsByKey() map[string]loggedEvent {
 	events := map[string]loggedEvent{}
-	for n, log := range [][]json.RawMessage{e.Events, e.Elsewhere} {
+	for n, log := range [][]json.RawMessage{e.Events, e.SecondClusterEvents} {
 		for _, raw := range log {
-			if event := decode(raw); event != nil {
+			if event := decodeEvent(raw); event != nil {
 				events[strconv.Itoa(n)+string(event.AuditID)+event.RequestURI+event.User.Username] = loggedEvent{event, n > 0}
 			}
 		}
@@ -282,9 +289,9 @@ func (e *attackEvidence) eventsByKey() map[string]loggedEvent {
 
 var digits = regexp.MustCompile(`^[0-9]+`)
 
-// findBy returns how an event is known to belong to an attack, or "" if it does not belong to it, and the number of the
-// request in the event's marker.
-func (e *attackEvidence) findBy(event *auditv1.Event, marker string) (by, request string) {
+// identifyEvent returns how an event is known to belong to an attack, or "" if it does not belong to it, and the number
+// of the request in the event's marker.
+func (e *attackEvidence) identifyEvent(event *auditv1.Event, marker string) (by, request string) {
 	for _, in := range []struct{ by, text string }{{foundByURI, event.RequestURI}, {foundByAgent, event.UserAgent}, {foundByID, string(event.AuditID)}} {
 		_, rest, found := strings.Cut(in.text, marker)
 		if !found {

@@ -16,9 +16,9 @@ const wantPage = "the answers follow from the grants, and the authorizer is aske
 type pageCost struct {
 	page    string
 	reviews int
-	// asked is how many access reviews the authorizer got for them, for each way in which the page was opened. It is
-	// empty where that cannot be seen.
-	asked []int
+	// authorizerReviews is how many access reviews the authorizer got for them, for each way in which the page was
+	// opened. It is empty where that cannot be seen.
+	authorizerReviews []int
 	// took is how long that took, for each way in which the page was opened.
 	took []time.Duration
 	// each has the times of the single reviews, which were sent one after another, in ascending order.
@@ -34,13 +34,13 @@ func (e *preflightEvidence) judgeVisits(out *judgement, g *group) error {
 	}
 	for n, p := range pages() {
 		cost := pageCost{page: p.Page}
-		for way, seen := range e.Visits[n*len(pageVisits):][:len(pageVisits)] {
+		for way, visit := range e.Visits[n*len(pageVisits):][:len(pageVisits)] {
 			j := &visitJudge{page: p, who: g.fixture.visitor(n), group: g, out: out, name: fmt.Sprintf("%s, %s", p.Page, pageVisits[way])}
-			if err := j.judge(seen, &cost); err != nil {
+			if err := j.judge(visit, &cost); err != nil {
 				return fmt.Errorf("%s: %w", j.name, err)
 			}
 			if way != allAtOnce {
-				cost.each = append(cost.each, seen.durations()...)
+				cost.each = append(cost.each, visit.durations()...)
 			}
 		}
 		slices.Sort(cost.each)
@@ -80,14 +80,15 @@ type visitJudge struct {
 	name  string
 }
 
-func (j *visitJudge) judge(seen visitEvidence, cost *pageCost) error {
+// judge judges the reviews of the visit, and adds what they cost.
+func (j *visitJudge) judge(visit visitEvidence, cost *pageCost) error {
 	questions, requests := j.page.reviewsOf(j.who, j.group.fixture.namespaces[0])
-	if len(seen.Reviews) != len(requests) {
-		return fmt.Errorf("there is evidence of %d reviews, not of %d", len(seen.Reviews), len(requests))
+	if len(visit.Reviews) != len(requests) {
+		return fmt.Errorf("there is evidence of %d reviews, not of %d", len(visit.Reviews), len(requests))
 	}
 	j.out.checks++
 	var expected []string
-	for i, o := range seen.Reviews {
+	for i, o := range visit.Reviews {
 		expected = append(expected, describeQuestion(&authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Version: "v1", Resource: requests[i].Resource}))
 		if questions == nil {
 			cost.rules, cost.incomplete = true, j.judgeRules(o)
@@ -96,10 +97,10 @@ func (j *visitJudge) judge(seen visitEvidence, cost *pageCost) error {
 		expected = append(expected, describeQuestion(questions[i].attributes()))
 		j.judgeReview(questions[i], j.page.Asks[i], o)
 	}
-	cost.reviews, cost.took = len(requests), append(cost.took, seen.duration())
+	cost.reviews, cost.took = len(requests), append(cost.took, visit.duration())
 	if !j.group.isForeign() {
-		cost.asked = append(cost.asked, len(seen.Authorizer))
-		j.judgeQuestions(seen.Authorizer, expected)
+		cost.authorizerReviews = append(cost.authorizerReviews, len(visit.Authorizer))
+		j.judgeQuestions(visit.Authorizer, expected)
 	}
 	return nil
 }
@@ -120,8 +121,8 @@ func (j *visitJudge) judgeReview(q question, text string, o *verdicts.Observatio
 		want = allowed
 	}
 	got, _, err := reviewAnswer(o)
-	isOtherwise := !j.group.isForeign() && got != want
-	if err != nil || isOtherwise {
+	isAgainstGrants := !j.group.isForeign() && got != want
+	if err != nil || isAgainstGrants {
 		j.fail("the review of %s says %q, by the grants it is %q (%v)", text, got, want, err)
 	}
 }
@@ -129,9 +130,9 @@ func (j *visitJudge) judgeReview(q question, text string, o *verdicts.Observatio
 // judgeQuestions demands that the authorizer was asked, about the person who opens the page, whether each review may be
 // made and what the review is about. What it is asked about the proxy depends on what the API server remembers, and is
 // only counted.
-func (j *visitJudge) judgeQuestions(asked []verdicts.Review, expected []string) {
+func (j *visitJudge) judgeQuestions(reviews []verdicts.Review, expected []string) {
 	var got []string
-	for _, r := range asked {
+	for _, r := range reviews {
 		if r.Spec.User == j.who.Name && r.Spec.ResourceAttributes != nil {
 			got = append(got, describeQuestion(r.Spec.ResourceAttributes))
 		}

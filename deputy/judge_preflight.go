@@ -70,6 +70,7 @@ func (e *preflightEvidence) answersTo(out *judgement, g *group, i int, q questio
 	return got, errors.Join(review, request, rules)
 }
 
+// reviewDiffers says how the review and the request differ.
 func (a answers) reviewDiffers() string {
 	return fmt.Sprintf("the pre-flight says %q, the request is %q", a.review, a.request)
 }
@@ -128,6 +129,7 @@ func decodeReview(o *verdicts.Observation, review any) (answer, error) {
 	return allowed, json.Unmarshal([]byte(o.Response.Body), review)
 }
 
+// isImpersonationRefused reports whether the API server refused the impersonation itself.
 func isImpersonationRefused(o *verdicts.Observation) bool {
 	status := verdicts.StatusOf(o.Response)
 	return o.Response.Code == http.StatusForbidden && status != nil && strings.Contains(status.Message, "cannot impersonate")
@@ -136,7 +138,7 @@ func isImpersonationRefused(o *verdicts.Observation) bool {
 // requestAnswer returns what became of a request according to its audit event. The answer's text is not enough, because
 // admission refuses in words like those of authorization.
 func (g *group) requestAnswer(out *judgement, q question, o *verdicts.Observation, marker string) (answer, error) {
-	event := decode(o.Audit)
+	event := decodeEvent(o.Audit)
 	switch {
 	case event == nil:
 		return "", fmt.Errorf("the request was answered %d and has no audit event: it did not arrive", o.Response.Code)

@@ -45,17 +45,19 @@ func (e *revocationEvidence) since(at time.Time) string {
 // judgeEvents judges who arrived, and reports whether the person was seen at all.
 func (e *revocationEvidence) judgeEvents(out *judgement, who *Identity, isOurs bool) (seen bool) {
 	for _, raw := range e.Events {
-		event := decode(raw)
+		event := decodeEvent(raw)
 		if event == nil || !strings.Contains(event.RequestURI, markerOf(e.Run, 0, 1)) {
 			continue
 		}
 		name := arrivingUser(event).Username
-		seen = seen || name == who.Name
-		if isOurs && name == who.Name && e.isAllowedAfterRefusal(event) {
+		isPerson := name == who.Name
+		seen = seen || isPerson
+		isLetInLater := isPerson && e.isAllowedAfterRefusal(event)
+		if isOurs && isLetInLater {
 			out.fail(who.Name, wantRefusal, "was refused, and the API server allowed what came then")
 		}
 		isSomebody := name != "" && name != user.Anonymous
-		if isSomebody && name != who.Name {
+		if isSomebody && !isPerson {
 			out.fail(who.Name, wantRefusal, "a request was made as %q", name)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// TestUnlogged checks that an answer which only the API server can have given must have an event that agrees with it.
-func TestUnlogged(t *testing.T) {
+// TestUnloggedAnswersAreInconclusive checks that an answer which only the API server can have given must have an event that agrees with it.
+func TestUnloggedAnswersAreInconclusive(t *testing.T) {
 	known := map[string]*auditv1.Event{"1": {ResponseStatus: &metav1.Status{Code: 200}}, "2": {ResponseStatus: &metav1.Status{Code: 403}}}
 	for name, c := range map[string]struct {
 		answer reply
@@ -34,7 +34,7 @@ func TestUnlogged(t *testing.T) {
 		"a list that was refused":          {answer: reply{Code: 200, AuditID: "2", Kind: "PodList"}, want: true},
 		"a refusal that was a list":        {answer: reply{Code: 403, AuditID: "1", Kind: "Status"}, want: true},
 	} {
-		j := &attackJudge{known: known, flows: map[string]bool{"f": true}, ours: !c.theirs, namesRefusals: c.names}
+		j := &attackJudge{allEvents: known, flows: map[string]bool{"f": true}, ours: !c.theirs, namesRefusals: c.names}
 		if why := j.findUnlogged([]reply{c.answer}, c.logged); (why != "") != c.want {
 			t.Errorf("%s: %q", name, why)
 		}

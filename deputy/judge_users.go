@@ -21,22 +21,22 @@ const (
 // judge judges everybody's requests by who arrived. It compares the reference deputy's audit log with the API server's,
 // row by row.
 func (e *auditLogsEvidence) judge(out *judgement, g *group, logged bool) error {
-	ways := g.listWays()
-	if len(e.Ways) != len(ways) {
-		return fmt.Errorf("there is evidence of %d ways to the API server, not of %d", len(e.Ways), len(ways))
+	routes := g.listRoutes()
+	if len(e.Ways) != len(routes) {
+		return fmt.Errorf("there is evidence of %d ways to the API server, not of %d", len(e.Ways), len(routes))
 	}
-	for n, way := range e.Ways {
-		if way.Attacks == nil {
+	for n, route := range e.Ways {
+		if route.Attacks == nil {
 			return errors.New("there is no evidence of requests")
 		}
-		table := requestsOfAll(ways[n].people, g.requests, ways[n].twoClusters)
-		j := g.newAttackJudge(way.Attacks, table, ways[n].people, logged)
-		if err := j.judgeAttacks(way.Attacks, table, func(attack) *judgement { return out }); err != nil {
+		table := requestsOfEverybody(routes[n].people, g.requests, routes[n].twoClusters)
+		j := g.newAttackJudge(route.Attacks, table, routes[n].people, logged)
+		if err := j.judgeAttacks(route.Attacks, table, func(attack) *judgement { return out }); err != nil {
 			return err
 		}
-		if logged = j.logged; ways[n].hasRows {
-			way.judgeRows(out, g.cluster)
-			way.judgeAnswers(out, g)
+		if logged = j.logged; routes[n].hasRows {
+			route.judgeRows(out, g.cluster)
+			route.judgeAnswers(out, g)
 		}
 	}
 	for i := range e.Others {
@@ -45,22 +45,22 @@ func (e *auditLogsEvidence) judge(out *judgement, g *group, logged bool) error {
 	return nil
 }
 
-// wayOfUse is a way by which everybody sends requests.
-type wayOfUse struct {
+// route is a way by which everybody sends requests.
+type route struct {
 	people []*Identity
 	// hasRows means that a reference deputy is on the way, which writes an audit log.
 	hasRows     bool
 	twoClusters bool
 }
 
-// listWays returns the ways by which everybody sends requests: to two reference deputies, and to a hub or a proxy.
-func (g *group) listWays() (ways []wayOfUse) {
+// listRoutes returns the routes by which everybody sends requests: to two reference deputies, and to a hub or a proxy.
+func (g *group) listRoutes() (ways []route) {
 	if g.reference {
-		deputy := wayOfUse{people: inSession(g.people), hasRows: true}
+		deputy := route{people: withSessions(g.people), hasRows: true}
 		ways = append(ways, deputy, deputy)
 	}
 	if !g.reference || g.hasTwoClusters() {
-		ways = append(ways, wayOfUse{people: g.people, twoClusters: g.hasTwoClusters()})
+		ways = append(ways, route{people: g.people, twoClusters: g.hasTwoClusters()})
 	}
 	return ways
 }
@@ -124,6 +124,7 @@ func describeEvent(event *auditv1.Event) string {
 	return describeRow(row)
 }
 
+// failWithoutRow adds a failure about an event that has no row in the deputy's audit log.
 func failWithoutRow(out *judgement, event *auditv1.Event) {
 	out.fail("the event "+string(event.AuditID), wantRow, "%s as %+v has no row of the deputy", event.RequestURI, event.ImpersonatedUser)
 }
@@ -132,12 +133,12 @@ func failWithoutRow(out *judgement, event *auditv1.Event) {
 func (w *wayEvidence) judgeAnswers(out *judgement, g *group) {
 	grants := g.grants()
 	list := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: Namespace}
-	for n, seen := range w.Attacks.Attacks {
+	for n, evidence := range w.Attacks.Attacks {
 		want := http.StatusForbidden
 		if g.people[n/2].isGranted(grants, list) {
 			want = http.StatusOK
 		}
-		for i, got := range seen.Answers {
+		for i, got := range evidence.Answers {
 			if got.Code != want {
 				out.fail("request "+markerOf(w.Attacks.Run, n, i+1), wantAnswer, "code %d, want %d %s", got.Code, want, got.Problem)
 			}

@@ -35,13 +35,13 @@ type failure struct{ what, want, got string }
 // finding is an attack by which somebody else arrived, or a request that should have arrived and did not.
 type finding struct {
 	attack string
-	// sent shows what was sent. Each credential is replaced by the name of its owner.
-	sent    []string
-	answers []int
-	arrived string
-	// certain means that somebody else arrived according to an event with the attack's marker. Nothing that broke can
+	// requests shows what was sent. Each credential is replaced by the name of its owner.
+	requests []string
+	answers  []int
+	arrived  string
+	// isCertain means that somebody else arrived according to an event with the attack's marker. Nothing that broke can
 	// explain that.
-	certain bool
+	isCertain bool
 }
 
 func newJudgement() *judgement {
@@ -57,7 +57,7 @@ func (j *judgement) fail(what, want, format string, args ...any) {
 
 // failAttack adds an attack that got through, or a request that should have arrived and did not.
 func (j *judgement) failAttack(a attack, e *attackEvidence, why string) {
-	j.findings = append(j.findings, finding{attack: a.Name, sent: e.Sent, answers: e.codes(), arrived: why})
+	j.findings = append(j.findings, finding{attack: a.Name, requests: e.Sent, answers: e.codes(), arrived: why})
 	want := "as the person who sent it, or not at all"
 	if a.isControl() {
 		want = asPerson
@@ -79,8 +79,8 @@ func (j *judgement) notTried() (n int, why []string) {
 // notTriedPrefix is the beginning of the outcomes of attacks that were not tried.
 const notTriedPrefix = "not tried: "
 
-// line returns the result in one line.
-func (j *judgement) line() string {
+// summaryLine returns the result in one line.
+func (j *judgement) summaryLine() string {
 	text := fmt.Sprintf("%s in %.1f s, %d failed", reports.Plural(j.checks, "check"), j.seconds, len(j.failures))
 	if len(j.outcomes) > 0 {
 		text += ": " + listCounts(j.outcomes)
@@ -102,13 +102,13 @@ const listedFailures = 50
 
 // result returns the verdict on the case, and what explains it.
 func (j *judgement) result() reports.Result {
-	r := reports.Result{Judged: j.checks, Seconds: j.seconds, Details: []string{j.line()}}
+	r := reports.Result{Judged: j.checks, Seconds: j.seconds, Details: []string{j.summaryLine()}}
 	notTried, why := j.notTried()
 	switch {
 	case len(j.failures) > 0:
 		first := j.failures[0]
 		r.Verdict = verdicts.Failed
-		r.Certain = slices.ContainsFunc(j.findings, func(f finding) bool { return f.certain })
+		r.Certain = slices.ContainsFunc(j.findings, func(f finding) bool { return f.isCertain })
 		r.Reason = fmt.Sprintf("%s: want %s, got %s; %s in %s", first.what, first.want, first.got, reports.Plural(len(j.failures), "failure"), reports.Plural(j.checks, "check"))
 	case j.inconclusive != "":
 		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, j.inconclusive
@@ -137,7 +137,7 @@ func tableOfFindings(findings []finding) reports.Table {
 	t := reports.Table{Title: "What was sent, and who arrived", Columns: []string{"attack", "arrived", "answered", "sent"}}
 	for _, f := range findings {
 		answers := strings.Join(seq.Map(f.answers, strconv.Itoa), ", ")
-		t.Rows = append(t.Rows, reports.Row{Cells: []string{f.attack, f.arrived, answers, strings.Join(f.sent, "\n")}, Verdict: verdicts.Failed})
+		t.Rows = append(t.Rows, reports.Row{Cells: []string{f.attack, f.arrived, answers, strings.Join(f.requests, "\n")}, Verdict: verdicts.Failed})
 	}
 	return t
 }

@@ -345,7 +345,7 @@ func (d *twoClusterDeputy) serve(t *testing.T, people []*Identity, planes []*pla
 	t.Cleanup(func() { _ = server.Close() })
 	ep := &endpoint{
 		url: &url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/clusters/" + d.names[0]}, people: people, namespace: Namespace, timeout: timeout,
-		cluster: d.names[0], other: &otherCluster{name: d.names[1], prefix: "/clusters/" + d.names[1]},
+		cluster: d.names[0], other: &secondCluster{name: d.names[1], prefix: "/clusters/" + d.names[1]},
 	}
 	ep.useLogs(planes)
 	return ep
@@ -376,11 +376,11 @@ func tryMixed(ctx context.Context, t *testing.T, ep *endpoint, want string) (cau
 		t.Fatal(err)
 	}
 	judgeInto(t, out, e, table, ep.people, proxyName, false)
-	all, err := ep.useByAll(ctx, 10)
+	all, err := ep.sendForEverybody(ctx, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	judgeInto(t, out, all, requestsOfAll(ep.people, 10, true), ep.people, proxyName, false)
+	judgeInto(t, out, all, requestsOfEverybody(ep.people, 10, true), ep.people, proxyName, false)
 	isWrong := !finds(out, want)
 	if want == "" {
 		isWrong = len(out.failures) > 0 || out.outcomes[asPerson] == 0
@@ -388,7 +388,7 @@ func tryMixed(ctx context.Context, t *testing.T, ep *endpoint, want string) (cau
 	if isWrong || out.inconclusive != "" {
 		t.Errorf("%q, and it should be %q; %s", out.failures, want, out.inconclusive)
 	}
-	t.Log(out.line())
+	t.Log(out.summaryLine())
 	return seq.Map(out.findings, func(f finding) string { return f.attack })
 }
 
@@ -517,7 +517,7 @@ func TestOneLogForTwoClusters(t *testing.T) {
 		},
 		timeout: timeout,
 	}
-	ep := &endpoint{cluster: "east", log: log, other: &otherCluster{name: "west", log: log}}
+	ep := &endpoint{cluster: "east", log: log, other: &secondCluster{name: "west", log: log}}
 	if err := ep.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "a request to the cluster east is in the audit log of west") {
 		t.Error(err)
 	}

@@ -107,6 +107,7 @@ func checkClusters(names []string) error {
 	return nil
 }
 
+// checkNames returns an error for the first name that is not one of the known ones.
 func checkNames(what string, given, known []string) error {
 	for _, name := range given {
 		if !slices.Contains(known, name) {

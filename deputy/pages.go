@@ -24,6 +24,7 @@ var buttonsFile []byte
 // pages returns the pages of a dashboard, with what each asks before it is shown.
 var pages = sync.OnceValue(func() []page { return fixtures.Table[[]page]("buttons.yaml", buttonsFile) })
 
+// page is a page of a dashboard, with the questions that it asks.
 type page struct {
 	Page string   `json:"page"`
 	Asks []string `json:"asks"`
@@ -77,11 +78,11 @@ func (ep *endpoint) openPages(ctx context.Context, g *group, run string) (visits
 			if way == allAtOnce {
 				v.concurrent = len(v.requests)
 			}
-			seen, err := v.open(ctx)
+			evidence, err := v.open(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", p.Page, pageVisits[way], err)
 			}
-			visits = append(visits, *seen)
+			visits = append(visits, *evidence)
 		}
 	}
 	return visits, nil
@@ -99,15 +100,15 @@ type visit struct {
 
 // open sends the reviews of the page, and records what the authorizer is asked meanwhile.
 func (v *visit) open(ctx context.Context) (*visitEvidence, error) {
-	seen := &visitEvidence{}
+	evidence := &visitEvidence{}
 	if v.ep.plane == nil {
-		return seen, v.send(ctx, seen)
+		return evidence, v.send(ctx, evidence)
 	}
 	batch, err := v.ep.plane.OpenBatch()
 	if err != nil {
 		return nil, err
 	}
-	err = v.send(ctx, seen)
+	err = v.send(ctx, evidence)
 	batched, closing := batch.Close(ctx)
 	if err != nil {
 		return nil, err
@@ -115,20 +116,21 @@ func (v *visit) open(ctx context.Context) (*visitEvidence, error) {
 	if closing != nil {
 		return nil, closing
 	}
-	seen.Authorizer = slices.DeleteFunc(batched.Reviews, func(r verdicts.Review) bool {
+	evidence.Authorizer = slices.DeleteFunc(batched.Reviews, func(r verdicts.Review) bool {
 		isAboutPage := r.Spec.User == v.who.Name || r.Spec.User == proxyName
 		return r.Point != string(recorder.Front) || !isAboutPage
 	})
-	return seen, nil
+	return evidence, nil
 }
 
-func (v *visit) send(ctx context.Context, seen *visitEvidence) error {
-	seen.Reviews = make([]*verdicts.Observation, len(v.requests))
+// send sends the reviews of the page, and keeps their answers.
+func (v *visit) send(ctx context.Context, evidence *visitEvidence) error {
+	evidence.Reviews = make([]*verdicts.Observation, len(v.requests))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, v.concurrent))
 	for i, r := range v.requests {
 		group.Go(func() (err error) {
-			seen.Reviews[i], err = v.ep.ask(groupCtx, v.client, v.who, r, fmt.Sprintf("%s-%d", v.marker, i))
+			evidence.Reviews[i], err = v.ep.ask(groupCtx, v.client, v.who, r, fmt.Sprintf("%s-%d", v.marker, i))
 			return err
 		})
 	}

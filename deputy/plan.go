@@ -29,7 +29,8 @@ type plan struct {
 type caseRef struct {
 	group *group
 	part  string
-	// kind is that of attacks, or in a part that is tried at each of two clusters the name of the second. It is empty otherwise.
+	// kind is that of attacks, or in a part that is tried at each of two clusters the name of the second. It is empty
+	// otherwise.
 	kind string
 }
 
@@ -39,6 +40,7 @@ func partKey(g *group, part string) string { return g.name + "/" + part }
 func targetKey(group string) string  { return group + "/target" }
 func problemKey(group string) string { return group + "/problem" }
 
+// newPlan makes the cases of all parts, for each way of impersonation.
 func newPlan(o options) *plan {
 	p := &plan{options: o, refs: map[string]caseRef{}, judged: map[string]judgements{}}
 	for _, way := range o.ways() {
@@ -70,13 +72,13 @@ func (g *group) kindsOf(part string) (names []string) {
 	return []string{""}
 }
 
-// clusterKinds returns what distinguishes the cases of a part that is tried at each cluster: nothing at the first one, and the
-// name of the second.
+// clusterKinds returns what distinguishes the cases of a part that is tried at each cluster: nothing at the first one,
+// and the name of the second.
 func (g *group) clusterKinds() []string {
 	if !g.hasTwoClusters() {
 		return []string{""}
 	}
-	return []string{"", g.otherCluster}
+	return []string{"", g.secondClusterName}
 }
 
 func (p *plan) addCase(ref caseRef, name string) {
@@ -106,7 +108,7 @@ func (p *plan) Select(leaveOut func(product.Case) string) {
 		}
 	}
 	for i, c := range p.cases {
-		if ref := p.refs[c.ID]; ref.kind == controlsKind && p.runs(ref.group, ref.part) {
+		if ref := p.refs[c.ID]; ref.kind == controlsKind && p.isPartRun(ref.group, ref.part) {
 			p.cases[i].NotRun = nil
 		}
 	}
@@ -128,13 +130,15 @@ func (p *plan) chooseAttacks() {
 	}
 }
 
-// runs reports whether a case of a part is run.
-func (p *plan) runs(g *group, part string) bool { return len(p.casesOf(g, part)) > 0 }
+// isPartRun reports whether a case of a part is run.
+func (p *plan) isPartRun(g *group, part string) bool { return len(p.casesOf(g, part)) > 0 }
 
 // casesOf returns the IDs of the cases of a part that are run.
 func (p *plan) casesOf(g *group, part string) (ids []string) {
 	for _, c := range p.cases {
-		if ref := p.refs[c.ID]; ref.group == g && ref.part == part && c.NotRun == nil {
+		ref := p.refs[c.ID]
+		isOfPart := ref.group == g && ref.part == part
+		if isOfPart && c.NotRun == nil {
 			ids = append(ids, c.ID)
 		}
 	}
@@ -144,7 +148,7 @@ func (p *plan) casesOf(g *group, part string) (ids []string) {
 // partsOf returns the parts of a group that have a case which is run, in the order in which they run.
 func (p *plan) partsOf(g *group) (parts []string) {
 	for _, part := range p.options.existingParts() {
-		if p.runs(g, part) {
+		if p.isPartRun(g, part) {
 			parts = append(parts, part)
 		}
 	}
@@ -180,12 +184,12 @@ func missingEvidence(group string, view record.View) reports.Result {
 func (p *plan) judgePart(g *group, part string, view record.View) (judgements, error) {
 	key := partKey(g, part)
 	p.mu.Lock()
-	known := p.judged[key]
+	judged := p.judged[key]
 	p.mu.Unlock()
-	if known != nil {
-		return known, nil
+	if judged != nil {
+		return judged, nil
 	}
-	logged, err := p.isLogShown(g, part, view)
+	logged, err := p.hasLogShownEvents(g, part, view)
 	if err != nil {
 		return nil, err
 	}
@@ -203,8 +207,8 @@ func (p *plan) judgePart(g *group, part string, view record.View) (judgements, e
 	return out, nil
 }
 
-// isLogShown reports whether the audit log has shown a request in an earlier part.
-func (p *plan) isLogShown(g *group, part string, view record.View) (bool, error) {
+// hasLogShownEvents reports whether the audit log has shown a request in an earlier part.
+func (p *plan) hasLogShownEvents(g *group, part string, view record.View) (bool, error) {
 	for _, earlier := range p.partsOf(g) {
 		if earlier == part {
 			break

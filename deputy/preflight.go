@@ -64,9 +64,9 @@ func (ep *endpoint) askAll(ctx context.Context, g *group, e *preflightEvidence) 
 	group.SetLimit(preflightWorkers)
 	for i, q := range g.questions {
 		group.Go(func() (err error) {
-			seen := &e.Questions[i]
-			if seen.Review, err = ep.ask(groupCtx, clients[q.who], q.who, q.review(), markerOf(e.Run, i, "said")); err == nil {
-				seen.Request, err = ep.ask(groupCtx, clients[q.who], q.who, q.request(), requestMarker(e.Run, i))
+			evidence := &e.Questions[i]
+			if evidence.Review, err = ep.ask(groupCtx, clients[q.who], q.who, q.review(), markerOf(e.Run, i, "said")); err == nil {
+				evidence.Request, err = ep.ask(groupCtx, clients[q.who], q.who, q.request(), requestMarker(e.Run, i))
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", q, err)
@@ -92,16 +92,16 @@ func requestMarker(run string, i int) string { return markerOf(run, i, "did") }
 
 // assignEvents gives each request its audit event, by its audit ID or its marker.
 func (e *preflightEvidence) assignEvents(events []json.RawMessage) {
-	at := map[string]json.RawMessage{}
+	byID := map[string]json.RawMessage{}
 	for _, raw := range events {
-		if event := decode(raw); event != nil {
-			at[string(event.AuditID)], at[event.UserAgent] = raw, raw
+		if event := decodeEvent(raw); event != nil {
+			byID[string(event.AuditID)], byID[event.UserAgent] = raw, raw
 		}
 	}
 	for i := range e.Questions {
 		request := e.Questions[i].Request
-		if request.Audit = at[request.Response.AuditID]; request.Audit == nil {
-			request.Audit = at[requestMarker(e.Run, i)]
+		if request.Audit = byID[request.Response.AuditID]; request.Audit == nil {
+			request.Audit = byID[requestMarker(e.Run, i)]
 		}
 	}
 }

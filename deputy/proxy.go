@@ -42,7 +42,7 @@ type Proxy struct {
 
 	// clusters are the names of two clusters behind the proxy. It is empty if there is one cluster.
 	clusters []string
-	at       *endpoint
+	endpoint *endpoint
 }
 
 // check returns an error, before anything is started, if the proxy cannot be tried. The proxy is in front of two named
@@ -73,9 +73,9 @@ func (p *Proxy) check(clusters []string, read bool) error {
 	if len(p.People) < 2 {
 		return fmt.Errorf("--identity names %d of at least 2 people, who are confused with each other if it goes wrong; %s", len(p.People), identityHelp)
 	}
-	p.at = &endpoint{url: to, tls: &tls.Config{MinVersion: tls.VersionTLS12}, people: p.People, namespace: p.Namespace, timeout: p.Timeout}
+	p.endpoint = &endpoint{url: to, tls: &tls.Config{MinVersion: tls.VersionTLS12}, people: p.People, namespace: p.Namespace, timeout: p.Timeout}
 	if len(clusters) > 0 {
-		p.at.cluster, p.at.other = clusters[0], &otherCluster{name: clusters[1], prefix: base + p.prefixOf(1)}
+		p.endpoint.cluster, p.endpoint.other = clusters[0], &secondCluster{name: clusters[1], prefix: base + p.prefixOf(1)}
 	}
 	if p.CA == "" || !read {
 		return nil
@@ -98,6 +98,7 @@ func (p *Proxy) parseURL() (*url.URL, error) {
 	return to, nil
 }
 
+// isWebScheme reports whether a scheme is http or https.
 func isWebScheme(scheme string) bool { return scheme == "http" || scheme == "https" }
 
 // checkBackend returns an error unless it is known what is behind the proxy.
@@ -126,8 +127,8 @@ func (p *Proxy) loadCA() error {
 	if err != nil {
 		return fmt.Errorf("--proxy-ca: %w", err)
 	}
-	p.at.tls.RootCAs = x509.NewCertPool()
-	if !p.at.tls.RootCAs.AppendCertsFromPEM(data) {
+	p.endpoint.tls.RootCAs = x509.NewCertPool()
+	if !p.endpoint.tls.RootCAs.AppendCertsFromPEM(data) {
 		return fmt.Errorf("--proxy-ca %s holds no certificate in PEM", p.CA)
 	}
 	return nil
@@ -136,7 +137,7 @@ func (p *Proxy) loadCA() error {
 // probe lists pods as each person, at each cluster. If an answer is not one of a Kubernetes API, the user has to fix
 // that.
 func (p *Proxy) probe(ctx context.Context) error {
-	for _, ep := range p.at.ends() {
+	for _, ep := range p.endpoint.clusterEndpoints() {
 		for _, who := range p.People {
 			if err := p.probeAs(ctx, ep, who); err != nil {
 				return &usage.Error{Problem: err.Error()}
@@ -187,7 +188,7 @@ func isKubernetesObject(body []byte) bool {
 // open returns the proxy in front of the given control planes, after it has started it, or in front of the clusters
 // that are already running.
 func (p *Proxy) open(ctx context.Context, planes []*plane) (ep *endpoint, err error) {
-	ep = p.at
+	ep = p.endpoint
 	ep.close = func() error { return nil }
 	if len(planes) == 0 {
 		ep.close, err = p.openAuditLogs(ctx)

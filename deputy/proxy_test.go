@@ -54,12 +54,12 @@ func TestProxies(t *testing.T) {
 			}
 			defer func() { _ = ep.close() }()
 			out := tryAttacks(t, ep, false)
-			t.Log(out.line())
-			e, err := ep.useByAll(ctx, 20)
+			t.Log(out.summaryLine())
+			e, err := ep.sendForEverybody(ctx, 20)
 			if err != nil {
 				t.Fatal(err)
 			}
-			judgeInto(t, out, e, requestsOfAll(people, 20, false), people, proxyName, false)
+			judgeInto(t, out, e, requestsOfEverybody(people, 20, false), people, proxyName, false)
 			for _, f := range out.findings {
 				t.Logf("%s: %s", f.attack, f.arrived)
 			}
@@ -74,8 +74,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestProbe checks that an answer which is not one of a Kubernetes API is reported before anything is tried.
-func TestProbe(t *testing.T) {
+// TestProbeReportsOtherAnswers checks that an answer which is not one of a Kubernetes API is reported before anything is tried.
+func TestProbeReportsOtherAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
@@ -111,14 +111,14 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestOtherLog checks that a log which does not show what was sent is reported as that of another cluster.
-func TestOtherLog(t *testing.T) {
+// TestLogOfAnotherClusterIsReported checks that a log which does not show what was sent is reported as that of another cluster.
+func TestLogOfAnotherClusterIsReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	line := `{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"1","userAgent":"mine"}` + "\n"
 	if err := os.WriteFile(file, []byte(line+line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	lines := &growingLog{path: file, from: int64(len(line))}
+	lines := &growingLog{path: file, startOffset: int64(len(line))}
 	log := auditLog{sendMarked: func(context.Context, string) error { return nil }, find: lines.find}
 	if err := log.settle(context.Background(), "mine"); err != nil {
 		t.Error(err)
@@ -160,8 +160,8 @@ func TestParseIdentities(t *testing.T) {
 	}
 }
 
-// TestSecrets checks that changed secrets are made only from secrets, and differ from them.
-func TestSecrets(t *testing.T) {
+// TestChangedSecretsDiffer checks that changed secrets are made only from secrets, and differ from them.
+func TestChangedSecretsDiffer(t *testing.T) {
 	id := &Identity{Name: "alice", headers: []header{{"X-Forwarded-User", "alice"}, {"Authorization", "Bearer head.claims.signature"}, {"Cookie", "session=0123456789A"}}}
 	for want, change := range map[string]func(string) string{
 		"Authorization: Bearer head.claims\r\nCookie: session=012345":                cutInHalf,
@@ -212,23 +212,23 @@ var placeholder = regexp.MustCompile(`\{[A-Za-z./:%]+\}`)
 // a marker.
 func TestAttacksAreShownWithoutCredentials(t *testing.T) {
 	seen, table := map[string]bool{}, attacksOf(func(string) bool { return true })
-	if table[0].Arrives != arrivesAlways || table[1].Requests[0].Who != other {
+	if table[0].Arrives != arrivesAlways || table[1].Requests[0].Who != senderOther {
 		t.Error("the table does not begin with the controls of two people")
 	}
 	people := []*Identity{{Name: "alice", headers: []header{{"Authorization", "Bearer s3cr3t-a"}}}, {Name: "bob", headers: []header{{"Cookie", "s=s3cr3t-b"}}}}
-	s := scene{place: place{Run: newRun(), Host: "localhost:1", Namespace: "users", Prefix: "/clusters/east", Clusters: []string{"east", "west"}, OtherPrefix: "/clusters/west"}, People: castOf(people)}
+	s := requestWriter{destination: destination{Run: newRun(), Host: "localhost:1", Namespace: "users", Prefix: "/clusters/east", Clusters: []string{"east", "west"}, OtherPrefix: "/clusters/west"}, People: senders(people)}
 	for n, a := range table {
 		if a.Name == "" || seen[a.Name] {
 			t.Errorf("entry %d has no name of its own: %q", n+1, a.Name)
 		}
 		seen[a.Name] = true
-		shown := strings.Join(s.show(n, a), "")
+		shown := strings.Join(s.describeAttack(n, a), "")
 		if strings.Contains(shown, "s3cr3t") || placeholder.MatchString(shown) {
 			t.Errorf("%s: %q", a.Name, shown)
 		}
-		for i, w := range s.requests(n, a) {
-			if !strings.Contains(w.text(), markerOf(s.Run, n, i+1)) {
-				t.Errorf("%s: %q has no marker", a.Name, w.text())
+		for i, w := range s.writeRequests(n, a) {
+			if !strings.Contains(w.wireText(), markerOf(s.Run, n, i+1)) {
+				t.Errorf("%s: %q has no marker", a.Name, w.wireText())
 			}
 		}
 	}
@@ -256,9 +256,9 @@ func TestCheckLikeControl(t *testing.T) {
 	}
 }
 
-// TestConfused checks that two people who are confused are found by the groups that each has to have, and by whose
+// TestConfusedPeopleAreFound checks that two people who are confused are found by the groups that each has to have, and by whose
 // answers they get.
-func TestConfused(t *testing.T) {
+func TestConfusedPeopleAreFound(t *testing.T) {
 	people := sessions("alice", "bob")
 	people[0].Groups, people[1].Groups = []string{"dev"}, []string{"ops"}
 	table := []attack{
@@ -275,12 +275,12 @@ func TestConfused(t *testing.T) {
 		},
 		`bob: request 1 was answered with what "alice" was told`: func(e *attacksEvidence) { e.Attacks[1].Answers[0].AuditID = e.Attacks[0].Answers[0].AuditID },
 	} {
-		e, out := &attacksEvidence{place: place{Run: "azrun", Namespace: "n"}}, newJudgement()
-		s := scene{place: e.place, People: castOf(people)}
+		e, out := &attacksEvidence{destination: destination{Run: "azrun", Namespace: "n"}}, newJudgement()
+		s := requestWriter{destination: e.destination, People: senders(people)}
 		for n, p := range people {
 			marker := markerOf(e.Run, n, 1)
 			e.Attacks = append(e.Attacks, attackEvidence{
-				Began: now(), Ended: time.Now(), Sent: s.show(n, table[n]), Answers: []reply{{Code: http.StatusOK, Kind: "PodList", AuditID: marker}},
+				Began: truncatedNow(), Ended: time.Now(), Sent: s.describeAttack(n, table[n]), Answers: []reply{{Code: http.StatusOK, Kind: "PodList", AuditID: marker}},
 				Events: []json.RawMessage{fmt.Appendf(nil, `{"auditID":%q,"stage":"ResponseComplete","requestURI":"/?%[1]s","user":{"username":"proxy"},"impersonatedUser":{"username":%q,"groups":[%q]}}`, marker, p.Name, p.Groups[0])},
 			})
 		}

@@ -49,6 +49,7 @@ func actionGrants() []scenarios.Grant {
 	return grants
 }
 
+// proxyGrant returns a grant to the proxy identity.
 func proxyGrant(verb, apiGroup string, names []string, resource string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: []string{verb}, APIGroups: []string{apiGroup}, Resources: []string{resource}, Names: names}
 }

@@ -73,6 +73,7 @@ func (q question) review() *scenarios.Request {
 	return selfReview("SelfSubjectAccessReview", map[string]any{"resourceAttributes": q.attributes()})
 }
 
+// selfReview returns a request for a review of the requestor's own permissions.
 func selfReview(kind string, spec map[string]any) *scenarios.Request {
 	return &scenarios.Request{
 		Verb: "create", APIGroup: "authorization.k8s.io", Version: "v1", Resource: strings.ToLower(kind) + "s",

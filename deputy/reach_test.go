@@ -125,14 +125,14 @@ func TestAttacksReachTheSubject(t *testing.T) {
 			t.Parallel()
 			subject := startOpenSubject(t)
 			ep := &endpoint{url: &url.URL{Scheme: "http", Host: subject.listener.Addr().String()}, people: people, namespace: Namespace, timeout: timeout, cluster: "east"}
-			ep.url.Path, ep.other = "/clusters/east", &otherCluster{name: "west", prefix: "/clusters/west"}
-			s := scene{place: ep.newPlace(), People: castOf(people)}
+			ep.url.Path, ep.other = "/clusters/east", &secondCluster{name: "west", prefix: "/clusters/west"}
+			s := requestWriter{destination: ep.newDestination(), People: senders(people)}
 			seen := &attackEvidence{}
 			ep.sendAttack(t.Context(), s, n, a, seen)
 			if seen.NotTried != "" {
 				t.Fatalf("not tried: %s", seen.NotTried)
 			}
-			for i, r := range s.requests(n, a) {
+			for i, r := range s.writeRequests(n, a) {
 				if why := findUnsent(subject, a, r); why != "" {
 					t.Errorf("request %d: %s", i+1, why)
 				}
@@ -146,7 +146,7 @@ func TestAttacksReachTheSubject(t *testing.T) {
 
 // findUnsent returns what the subject still lacks of a request after a while, or "" if it has all of it.
 func findUnsent(subject *openSubject, a attack, r rawRequest) (missing string) {
-	parts := []string{r.text()}
+	parts := []string{r.wireText()}
 	if a.Protocol == protocol2 {
 		parts = slices.Concat(splitLines(r.Lines), splitLines(r.Trailers), []string{":path: " + r.Target, r.Body})
 	}

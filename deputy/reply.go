@@ -21,22 +21,22 @@ type reply struct {
 	Kind string `json:"kind,omitempty"`
 }
 
-// isKnown reports whether there is an answer, or a reason why there is none.
-func (r reply) isKnown() bool { return r.Code != 0 || r.Problem != "" }
+// hasResult reports whether there is an answer, or a reason why there is none.
+func (r reply) hasResult() bool { return r.Code != 0 || r.Problem != "" }
 
-// succeeded reports whether the code of the answer means success.
-func (r reply) succeeded() bool { return r.Code/100 == 2 }
+// isSuccess reports whether the code of the answer means success.
+func (r reply) isSuccess() bool { return r.Code/100 == 2 }
 
 // isPodList reports whether the answer is a list of pods, which no proxy makes up.
-func (r reply) isPodList() bool { return r.succeeded() && r.Kind == "PodList" }
+func (r reply) isPodList() bool { return r.isSuccess() && r.Kind == "PodList" }
 
 // isRefusal reports whether the answer is a Status of a request that failed.
 func (r reply) isRefusal() bool { return r.Kind == "Status" && r.Code >= http.StatusBadRequest }
 
-// tells reports whether an answer shows what only somebody with permission may read: a list, or that an object does not
-// exist.
-func (r reply) tells() bool {
-	isList := r.succeeded() && strings.HasSuffix(r.Kind, "List")
+// revealsContent reports whether an answer shows what only somebody with permission may read: a list, or that an object
+// does not exist.
+func (r reply) revealsContent() bool {
+	isList := r.isSuccess() && strings.HasSuffix(r.Kind, "List")
 	isAbsence := r.Code == http.StatusNotFound && r.Kind == "Status"
 	return isList || isAbsence
 }

@@ -43,16 +43,16 @@ type lastRequest struct {
 
 // revocation is what is tried at a cluster while credentials are revoked.
 type revocation struct {
-	ep   *endpoint
-	who  *Identity
-	seen *revocationEvidence
+	ep       *endpoint
+	who      *Identity
+	evidence *revocationEvidence
 	// watch is open until it ends, and watchEnded then gets the time.
 	watch      io.Closer
 	watchEnded chan time.Time
 }
 
-// observeRevocation opens a watch at each cluster, takes the person's credentials away, and tries until the proxy refuses them. What
-// was seen is added to the evidence of the part.
+// observeRevocation opens a watch at each cluster, takes the person's credentials away, and tries until the proxy
+// refuses them. What was seen is added to the evidence of the part.
 func (ep *endpoint) observeRevocation(ctx context.Context, command string, e *partEvidence) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,7 +62,7 @@ func (ep *endpoint) observeRevocation(ctx context.Context, command string, e *pa
 			_ = r.watch.Close()
 		}
 	}()
-	for _, end := range ep.ends() {
+	for _, end := range ep.clusterEndpoints() {
 		r, err := end.openWatch(ctx)
 		if err != nil {
 			return err
@@ -73,30 +73,30 @@ func (ep *endpoint) observeRevocation(ctx context.Context, command string, e *pa
 	if err != nil {
 		return &usage.Error{Problem: fmt.Sprintf("--revoke-command: %v: %.300q", err, out)}
 	}
-	revoked := now()
+	revoked := truncatedNow()
 	tries, triesCtx := errgroup.WithContext(ctx)
 	for _, r := range all {
-		r.seen.Revoked = revoked
+		r.evidence.Revoked = revoked
 		tries.Go(func() error { return r.observeRefusal(triesCtx) })
 	}
 	if err := tries.Wait(); err != nil {
 		return err
 	}
-	e.Revocation = all[0].seen
+	e.Revocation = all[0].evidence
 	if len(all) > 1 {
-		e.OtherRevocation = all[1].seen
+		e.OtherRevocation = all[1].evidence
 	}
 	return nil
 }
 
 // openWatch opens a watch of the first person, and notes when it ends.
 func (ep *endpoint) openWatch(ctx context.Context) (*revocation, error) {
-	r := &revocation{ep: ep, who: ep.people[0], seen: &revocationEvidence{Run: newRun()}, watchEnded: make(chan time.Time, 1)}
+	r := &revocation{ep: ep, who: ep.people[0], evidence: &revocationEvidence{Run: newRun()}, watchEnded: make(chan time.Time, 1)}
 	watch, err := r.request(ctx, "&watch=true&timeoutSeconds=600") //nolint:bodyclose // it is open until observeRevocation closes r.watch
 	if err != nil {
 		return nil, fmt.Errorf("the watch: %w", err)
 	}
-	r.watch, r.seen.WatchCode = watch.Body, watch.StatusCode
+	r.watch, r.evidence.WatchCode = watch.Body, watch.StatusCode
 	go func() {
 		_, _ = io.Copy(io.Discard, watch.Body)
 		r.watchEnded <- time.Now()
@@ -106,24 +106,24 @@ func (ep *endpoint) openWatch(ctx context.Context) (*revocation, error) {
 
 // observeRefusal tries until the person is refused, waits for the end of the watch, and reads who arrived.
 func (r *revocation) observeRefusal(ctx context.Context) (err error) {
-	if r.seen.Last, err = r.tryUntilRefused(ctx); err != nil {
+	if r.evidence.Last, err = r.tryUntilRefused(ctx); err != nil {
 		return err
 	}
 	select {
 	case at := <-r.watchEnded:
-		r.seen.WatchEnded = &at
-	case <-time.After(time.Until(r.seen.Revoked.Add(r.ep.timeout))):
+		r.evidence.WatchEnded = &at
+	case <-time.After(time.Until(r.evidence.Revoked.Add(r.ep.timeout))):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	r.seen.Events, err = r.ep.log.eventsOf(ctx, r.seen.Run, "")
-	r.seen.Ended = time.Now()
+	r.evidence.Events, err = r.ep.log.eventsOf(ctx, r.evidence.Run, "")
+	r.evidence.Ended = time.Now()
 	return err
 }
 
 // request sends a request of the person that contains a marker.
 func (r *revocation) request(ctx context.Context, query string) (*http.Response, error) {
-	return r.ep.get(ctx, podsIn(r.ep.namespace)+"?fieldSelector=metadata.name%3D"+markerOf(r.seen.Run, 0, 1)+query, r.who)
+	return r.ep.get(ctx, podsIn(r.ep.namespace)+"?fieldSelector=metadata.name%3D"+markerOf(r.evidence.Run, 0, 1)+query, r.who)
 }
 
 // tryUntilRefused sends requests until a list and the watch after it are refused, or until time is up.
@@ -144,7 +144,7 @@ func (r *revocation) tryUntilRefused(ctx context.Context) (last lastRequest, err
 
 // try sends a list or a watch.
 func (r *revocation) try(ctx context.Context, watch bool) lastRequest {
-	last, query := lastRequest{At: now(), Watch: watch, Refused: true}, ""
+	last, query := lastRequest{At: truncatedNow(), Watch: watch, Refused: true}, ""
 	if watch {
 		query = "&watch=true&timeoutSeconds=1"
 	}

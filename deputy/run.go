@@ -117,6 +117,7 @@ func planeGroups(group string, clusters []string) []string {
 	return []string{group, group + "/" + clusters[1]}
 }
 
+// stopPlanes stops control planes, and returns what broke in them.
 func stopPlanes(planes []*plane) (err error) {
 	for _, p := range planes {
 		err = errors.Join(err, p.ClusterErr(), p.Stop())
@@ -127,10 +128,10 @@ func stopPlanes(planes []*plane) (err error) {
 // recordPlane records the control plane that was started for a group if it is the one that was requested. Otherwise it
 // stops it.
 func recordPlane(log *record.Log, events product.Observer, wanted server.Options, group string, p *plane) error {
-	found := p.Found()
-	err := server.CheckFound(found, wanted.Wanted())
+	facts := p.Found()
+	err := server.CheckFound(facts, wanted.Wanted())
 	if err == nil {
-		err = log.Append(targetKey(group), found)
+		err = log.Append(targetKey(group), facts)
 	}
 	if err != nil {
 		return errors.Join(err, p.Stop())
@@ -158,11 +159,11 @@ func (o *observer) openEndpoint(ctx context.Context, g *group, planes []*plane) 
 
 // observePart observes a part and records what was seen.
 func (o *observer) observePart(ctx context.Context, g *group, part string, ep *endpoint) (err error) {
-	e := &partEvidence{Began: now()}
+	e := &partEvidence{Began: truncatedNow()}
 	switch part {
 	case preflightPart:
 		if e.Preflight, err = o.observePreflight(ctx, g, ep); err == nil && ep.other != nil {
-			e.OtherPreflight, err = o.observePreflight(ctx, g, ep.otherEnd())
+			e.OtherPreflight, err = o.observePreflight(ctx, g, ep.secondEndpoint())
 		}
 	case auditLogsPart:
 		if e.AuditLogs, err = observeAuditLogs(ctx, g, ep); err == nil {
@@ -206,7 +207,7 @@ func observeAuditLogs(ctx context.Context, g *group, ep *endpoint) (e *auditLogs
 			return e, err
 		}
 	}
-	seen, err := ep.useByAll(ctx, g.requests)
-	e.Ways = append(e.Ways, wayEvidence{Attacks: seen})
+	attacks, err := ep.sendForEverybody(ctx, g.requests)
+	e.Ways = append(e.Ways, wayEvidence{Attacks: attacks})
 	return e, err
 }

@@ -19,8 +19,8 @@ import (
 
 // attacksEvidence is what was seen of attacks, in the order of their table.
 type attacksEvidence struct {
-	place   `json:",inline"`
-	Attacks []attackEvidence `json:"attacks"`
+	destination `json:",inline"`
+	Attacks     []attackEvidence `json:"attacks"`
 }
 
 // attackEvidence is an attack as evidence shows it, what was answered, and what arrived.
@@ -32,8 +32,8 @@ type attackEvidence struct {
 	// NotTried says why the attack was not tried. It is empty if it was.
 	NotTried string            `json:"notTried,omitempty"`
 	Events   []json.RawMessage `json:"events,omitempty"`
-	// Elsewhere are the events of the second cluster, if there are two.
-	Elsewhere []json.RawMessage `json:"elsewhere,omitempty"`
+	// SecondClusterEvents are the events of the second cluster, if there are two.
+	SecondClusterEvents []json.RawMessage `json:"elsewhere,omitempty"`
 	// Reviews are the audit events of SubjectAccessReviews during the attack, if these are counted.
 	Reviews []json.RawMessage `json:"reviews,omitempty"`
 }
@@ -45,31 +45,31 @@ const (
 	oneCluster      = "there is one cluster behind the proxy"
 )
 
-// castOf returns the person for each sender in an attack. Nobody has no credentials.
-func castOf(people []*Identity) map[string]*Identity {
-	cast := map[string]*Identity{me: people[0], other: people[1%len(people)], nobody: {}}
+// senders returns the person for each sender in an attack. Nobody has no credentials.
+func senders(people []*Identity) map[string]*Identity {
+	bySender := map[string]*Identity{senderMe: people[0], senderOther: people[1%len(people)], senderNobody: {}}
 	for _, p := range people {
-		cast[p.Name] = p
+		bySender[p.Name] = p
 	}
-	return cast
+	return bySender
 }
 
 // sendAttacks tries the attacks of a table, a given number at the same time, and then reads who arrived.
 func (ep *endpoint) sendAttacks(ctx context.Context, table []attack, atOnce int) (*attacksEvidence, error) {
-	s := scene{place: ep.newPlace(), People: castOf(ep.people)}
-	e := &attacksEvidence{s.place, make([]attackEvidence, len(table))}
+	s := requestWriter{destination: ep.newDestination(), People: senders(ep.people)}
+	e := &attacksEvidence{s.destination, make([]attackEvidence, len(table))}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for n, a := range table {
 		group.Go(func() error {
-			seen := &e.Attacks[n]
-			seen.Began, seen.Sent = now(), s.show(n, a)
-			ep.sendAttack(groupCtx, s, n, a, seen)
-			seen.Ended = time.Now()
+			evidence := &e.Attacks[n]
+			evidence.Began, evidence.Sent = truncatedNow(), s.describeAttack(n, a)
+			ep.sendAttack(groupCtx, s, n, a, evidence)
+			evidence.Ended = time.Now()
 			if err := groupCtx.Err(); err != nil {
 				return err
 			}
-			return seen.checkAnswers(a)
+			return evidence.checkAnswers(a)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -85,14 +85,14 @@ func (ep *endpoint) sendAttacks(ctx context.Context, table []attack, atOnce int)
 		if err != nil {
 			return nil, fmt.Errorf("the cluster %s: %w", ep.other.name, err)
 		}
-		e.assignEvents(elsewhere, func(a *attackEvidence) *[]json.RawMessage { return &a.Elsewhere })
+		e.assignEvents(elsewhere, func(a *attackEvidence) *[]json.RawMessage { return &a.SecondClusterEvents })
 	}
 	return e, ep.countReviews(table, e)
 }
 
-// newPlace returns where a new run of requests is sent.
-func (ep *endpoint) newPlace() place {
-	p := place{Run: newRun(), Host: ep.url.Host, Prefix: strings.TrimRight(ep.url.Path, "/"), Namespace: ep.namespace}
+// newDestination returns where a new run of requests is sent.
+func (ep *endpoint) newDestination() destination {
+	p := destination{Run: newRun(), Host: ep.url.Host, Prefix: strings.TrimRight(ep.url.Path, "/"), Namespace: ep.namespace}
 	if ep.other != nil {
 		p.Clusters, p.OtherPrefix = []string{ep.cluster, ep.other.name}, ep.other.prefix
 	}
@@ -101,7 +101,7 @@ func (ep *endpoint) newPlace() place {
 
 // countReviews adds the SubjectAccessReviews that were asked for during the attacks that count them.
 func (ep *endpoint) countReviews(table []attack, e *attacksEvidence) error {
-	if !slices.ContainsFunc(table, func(a attack) bool { return a.Counts }) {
+	if !slices.ContainsFunc(table, func(a attack) bool { return a.CountsReviews }) {
 		return nil
 	}
 	events, err := ep.log.find("/subjectaccessreviews")
@@ -109,12 +109,12 @@ func (ep *endpoint) countReviews(table []attack, e *attacksEvidence) error {
 		return err
 	}
 	for _, raw := range events {
-		event := decode(raw)
+		event := decodeEvent(raw)
 		if event == nil || event.Verb != "create" {
 			continue
 		}
 		for n, a := range table {
-			if a.Counts && e.Attacks[n].isDuring(event) {
+			if a.CountsReviews && e.Attacks[n].isDuring(event) {
 				e.Attacks[n].Reviews = append(e.Attacks[n].Reviews, raw)
 			}
 		}
@@ -123,36 +123,36 @@ func (ep *endpoint) countReviews(table []attack, e *attacksEvidence) error {
 }
 
 // sendAttack sends the requests of one attack, and keeps their answers.
-func (ep *endpoint) sendAttack(ctx context.Context, s scene, n int, a attack, seen *attackEvidence) {
+func (ep *endpoint) sendAttack(ctx context.Context, s requestWriter, n int, a attack, evidence *attackEvidence) {
 	cert := s.People[a.Requests[0].Who].cert
 	if slices.ContainsFunc(a.Requests, func(r rawRequest) bool { return s.People[r.Who].cert != cert }) {
-		seen.NotTried = twoCertificates
+		evidence.NotTried = twoCertificates
 		return
 	}
 	switch {
-	case a.Spelled != "" && !s.People[me].isKnownByName(a.Spelled):
-		seen.NotTried = notByName
+	case a.NameSpelling != "" && !s.People[senderMe].isKnownByName(a.NameSpelling):
+		evidence.NotTried = notByName
 		return
 	case a.needsTwoClusters() && ep.other == nil:
-		seen.NotTried = oneCluster
+		evidence.NotTried = oneCluster
 		return
 	}
-	requests := s.requests(n, a)
+	requests := s.writeRequests(n, a)
 	if a.Protocol != protocol2 {
-		seen.Answers = sendOverHTTP1(func(from net.Addr) (net.Conn, error) {
-			return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.wait(), from)
+		evidence.Answers = sendOverHTTP1(func(from net.Addr) (net.Conn, error) {
+			return dial(ctx, ep.url, ep.tls, cert, "http/1.1", a.answerTimeout(), from)
 		}, requests, a)
 		return
 	}
-	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2", a.wait(), nil)
+	conn, err := dial(ctx, ep.url, ep.tls, cert, "h2", a.answerTimeout(), nil)
 	if err == nil {
-		seen.Answers, err = sendOverHTTP2(conn, ep.url.Scheme, requests, a)
+		evidence.Answers, err = sendOverHTTP2(conn, ep.url.Scheme, requests, a)
 		_ = conn.Close()
 	}
 	if errors.Is(err, errNotOffered) {
-		seen.NotTried = errNotOffered.Error()
+		evidence.NotTried = errNotOffered.Error()
 	} else if err != nil {
-		seen.Answers = []reply{{Problem: err.Error()}}
+		evidence.Answers = []reply{{Problem: err.Error()}}
 	}
 }
 
@@ -162,7 +162,7 @@ func (e *attackEvidence) checkAnswers(a attack) error {
 	if e.NotTried != "" {
 		return nil
 	}
-	anyKnown := slices.ContainsFunc(e.Answers, reply.isKnown)
+	anyKnown := slices.ContainsFunc(e.Answers, reply.hasResult)
 	complete := len(e.Answers) == len(a.Requests)
 	switch {
 	case a.Protocol == protocol2:
@@ -171,7 +171,7 @@ func (e *attackEvidence) checkAnswers(a attack) error {
 		complete = complete && anyKnown
 	case complete:
 		for i, r := range a.Requests {
-			hasAnswer := r.HangUp || e.Answers[i].isKnown()
+			hasAnswer := r.HangUp || e.Answers[i].hasResult()
 			complete = complete && hasAnswer
 		}
 	}
@@ -183,22 +183,22 @@ func (e *attackEvidence) checkAnswers(a attack) error {
 
 // assignEvents gives each attack the events of a cluster that have its marker. If it was answered and no marker
 // arrived, it gets the events of its time.
-func (e *attacksEvidence) assignEvents(events []json.RawMessage, of func(*attackEvidence) *[]json.RawMessage) {
+func (e *attacksEvidence) assignEvents(events []json.RawMessage, eventsOf func(*attackEvidence) *[]json.RawMessage) {
 	var unmarked []decodedEvent // they are decoded only once, because there are thousands of up to 100 KB
 	for _, raw := range events {
 		n, marked := e.attackOf(string(raw))
 		switch {
 		case n >= 0:
-			into := of(&e.Attacks[n])
+			into := eventsOf(&e.Attacks[n])
 			*into = append(*into, raw)
 		case !marked:
-			if event := decode(raw); event != nil {
+			if event := decodeEvent(raw); event != nil {
 				unmarked = append(unmarked, decodedEvent{event, raw})
 			}
 		}
 	}
 	for i := range e.Attacks {
-		e.Attacks[i].takeEvents(unmarked, of(&e.Attacks[i]))
+		e.Attacks[i].takeEvents(unmarked, eventsOf(&e.Attacks[i]))
 	}
 }
 
@@ -224,21 +224,21 @@ func (e *attacksEvidence) attackOf(event string) (n int, marked bool) {
 // takeEvents adds events without a marker. They are those with the audit ID of an answer or, if there are none and a
 // request succeeded, those of the time of the attack.
 func (e *attackEvidence) takeEvents(unmarked []decodedEvent, into *[]json.RawMessage) {
-	take := func(belongs func(*auditv1.Event) bool) {
-		for _, one := range unmarked {
-			if belongs(one.event) {
-				*into = append(*into, one.raw)
+	addEvents := func(belongs func(*auditv1.Event) bool) {
+		for _, unmarkedEvent := range unmarked {
+			if belongs(unmarkedEvent.event) {
+				*into = append(*into, unmarkedEvent.raw)
 			}
 		}
 	}
-	take(func(event *auditv1.Event) bool { return e.answerOf(event) > 0 })
-	if !e.isLogged() && slices.ContainsFunc(e.Answers, reply.succeeded) {
-		take(e.isDuring)
+	addEvents(func(event *auditv1.Event) bool { return e.answerOf(event) > 0 })
+	if !e.isLogged() && slices.ContainsFunc(e.Answers, reply.isSuccess) {
+		addEvents(e.isDuring)
 	}
 }
 
 // isLogged reports whether an audit log has an event of the attack.
-func (e *attackEvidence) isLogged() bool { return len(e.Events)+len(e.Elsewhere) > 0 }
+func (e *attackEvidence) isLogged() bool { return len(e.Events)+len(e.SecondClusterEvents) > 0 }
 
 // answerOf returns the number of the answer with the audit ID of an event, or 0.
 func (e *attackEvidence) answerOf(event *auditv1.Event) int {

@@ -20,8 +20,8 @@ func (s sentRequests) checkPreflight(g *group, e *preflightEvidence) error {
 		}
 	}
 	for i, q := range g.questions {
-		seen := e.Questions[i]
-		if err := errors.Join(s.check(q.who, q.review(), seen.Review), s.check(q.who, q.request(), seen.Request)); err != nil {
+		evidence := e.Questions[i]
+		if err := errors.Join(s.check(q.who, q.review(), evidence.Review), s.check(q.who, q.request(), evidence.Request)); err != nil {
 			return fmt.Errorf("%s: %w", q, err)
 		}
 	}
@@ -54,7 +54,7 @@ func (s sentRequests) check(who *Identity, r *scenarios.Request, o *verdicts.Obs
 	if o == nil {
 		return errors.New("there is no evidence of it")
 	}
-	if why := verdicts.NotSent(who.impersonate(r), scenarios.Requestor{User: who.Name}, o); why != "" {
+	if why := verdicts.CompareSentRequest(who.impersonate(r), scenarios.Requestor{User: who.Name}, o); why != "" {
 		return errors.New(why)
 	}
 	if o.Answered.Before(o.Sent) {
@@ -63,6 +63,7 @@ func (s sentRequests) check(who *Identity, r *scenarios.Request, o *verdicts.Obs
 	return s.add(o.Response.AuditID)
 }
 
+// add returns an error if another request had the same audit ID.
 func (s sentRequests) add(auditID string) error {
 	if s[auditID] {
 		return fmt.Errorf("its audit ID %s is also one of another request", auditID)

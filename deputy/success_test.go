@@ -46,19 +46,19 @@ var blindSpots = map[string]string{
 func TestSuccessIsNoticed(t *testing.T) {
 	table := attacksOf(func(string) bool { return true })
 	people := []*Identity{{Name: "alice", headers: []header{{sessionHeader, "alice"}}}, {Name: "bob", headers: []header{{sessionHeader, "bob"}}}}
-	cast, blind, judged := castOf(people), map[string]bool{}, 0
+	cast, blind, judged := senders(people), map[string]bool{}, 0
 	for n, a := range table {
 		for i, r := range a.Requests {
-			person := cast[r.Who].rename(a.Spelled)
-			other := cast[other]
+			person := cast[r.Who].rename(a.NameSpelling)
+			other := cast[senderOther]
 			if person.Name == other.Name {
-				other = cast[me]
+				other = cast[senderMe]
 			}
-			mayArrive := r.Who != nobody && r.Cluster != nowhere
+			mayArrive := r.Who != senderNobody && r.Cluster != missingCluster
 			if mayArrive && isSuccessNoticed(t, table, people, n, i, arriving(person.Name), false) {
 				t.Errorf("%s (%s), request %d: it is a failure if it arrives as the person", a.Name, a.kind, i+1)
 			}
-			if r.Cluster != either && !isSuccessNoticed(t, table, people, n, i, arriving(person.Name), true) {
+			if r.Cluster != anyCluster && !isSuccessNoticed(t, table, people, n, i, arriving(person.Name), true) {
 				t.Errorf("%s (%s), request %d: nobody notices that it arrives at the wrong cluster", a.Name, a.kind, i+1)
 			}
 			ways := successes(person, other)
@@ -70,7 +70,7 @@ func TestSuccessIsNoticed(t *testing.T) {
 				if isSuccessNoticed(t, table, people, n, i, ways[way], false) {
 					continue
 				}
-				if spot := "a name in another spelling, " + way; a.Spelled != "" && blindSpots[spot] != "" {
+				if spot := "a name in another spelling, " + way; a.NameSpelling != "" && blindSpots[spot] != "" {
 					blind[spot] = true
 					continue
 				}
@@ -114,32 +114,32 @@ func logArrival(t *testing.T, as *authenticationv1.UserInfo, attack, request int
 // them.
 func isSuccessNoticed(t *testing.T, table []attack, people []*Identity, number, request int, as *authenticationv1.UserInfo, misplaced bool) bool {
 	t.Helper()
-	cast := castOf(people)
+	cast := senders(people)
 	ofClusters := attacksOf(func(kind string) bool { return kind == clustersKind })
 	chosen := []attack{table[0], table[1], ofClusters[0], ofClusters[1]} // the controls of the two people at two clusters
 	tried := slices.IndexFunc(chosen, func(a attack) bool { return a.Name == table[number].Name })
 	if tried < 0 {
 		tried, chosen = len(chosen), append(chosen, table[number])
 	}
-	e := &attacksEvidence{place: place{Run: "az", Clusters: []string{"east", "west"}}}
+	e := &attacksEvidence{destination: destination{Run: "az", Clusters: []string{"east", "west"}}}
 	for n, a := range chosen {
 		isTried := n == tried
 		seen := attackEvidence{Began: time.Unix(1, 0), Ended: time.Unix(2, 0)}
 		for i, r := range a.Requests {
-			whom := arriving(cast[r.Who].rename(a.Spelled).Name)
+			whom := arriving(cast[r.Who].rename(a.NameSpelling).Name)
 			isChanged := isTried && i == request
 			if isChanged {
 				whom = as
 			}
-			isRefused := r.Who == nobody || r.Cluster == nowhere
+			isRefused := r.Who == senderNobody || r.Cluster == missingCluster
 			if isRefused && !isChanged { // refused by the proxy
 				seen.Answers = append(seen.Answers, reply{Code: 401})
 				continue
 			}
 			raw, id := logArrival(t, whom, n, i)
 			isMisplaced := isChanged && misplaced
-			if (r.Cluster == there) != isMisplaced {
-				seen.Elsewhere = append(seen.Elsewhere, raw)
+			if (r.Cluster == secondClusterOnly) != isMisplaced {
+				seen.SecondClusterEvents = append(seen.SecondClusterEvents, raw)
 			} else {
 				seen.Events = append(seen.Events, raw)
 			}

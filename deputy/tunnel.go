@@ -29,7 +29,7 @@ type tunnelEvidence struct {
 }
 
 type streamEvidence struct {
-	Seen    string `json:"seen,omitempty"`
+	Event   string `json:"seen,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -51,8 +51,8 @@ const downLimit = 5 * time.Second
 func (p *plane) observeTunnel(ctx context.Context, agent *endpoint) (e *tunnelEvidence, err error) {
 	e = &tunnelEvidence{Streams: map[string]streamEvidence{}}
 	for name := range streams {
-		seen, err := p.stream(ctx, agent, name)
-		if e.Streams[name] = (streamEvidence{Seen: seen}); err != nil {
+		event, err := p.stream(ctx, agent, name)
+		if e.Streams[name] = (streamEvidence{Event: event}); err != nil {
 			e.Streams[name] = streamEvidence{Problem: err.Error()}
 		}
 	}
@@ -64,8 +64,8 @@ func (p *plane) observeTunnel(ctx context.Context, agent *endpoint) (e *tunnelEv
 func (e *tunnelEvidence) judge(out *judgement) {
 	for _, name := range slices.Sorted(maps.Keys(streams)) {
 		out.checks++
-		if s := e.Streams[name]; !s.shows(name) {
-			out.fail(name, "a pod is seen through the tunnel as soon as it is made", "%s", cmp.Or(s.Problem, fmt.Sprintf("what came first is %.100q", s.Seen)))
+		if stream := e.Streams[name]; !stream.showsPod(name) {
+			out.fail(name, "a pod is seen through the tunnel as soon as it is made", "%s", cmp.Or(stream.Problem, fmt.Sprintf("what came first is %.100q", stream.Event)))
 			continue
 		}
 		out.outcomes["streamed"]++
@@ -78,9 +78,9 @@ func (e *tunnelEvidence) judge(out *judgement) {
 	out.outcomes["down, and said so"]++
 }
 
-// shows reports whether the pod with the name of the stream came through.
-func (s streamEvidence) shows(name string) bool {
-	return s.Problem == "" && strings.Contains(s.Seen, `"ADDED"`) && strings.Contains(s.Seen, `"name":"`+name+`"`)
+// showsPod reports whether the pod with the name of the stream came through.
+func (s streamEvidence) showsPod(name string) bool {
+	return s.Problem == "" && strings.Contains(s.Event, `"ADDED"`) && strings.Contains(s.Event, `"name":"`+name+`"`)
 }
 
 // isReported reports whether the agent said at once that its target is down, and revealed neither the address nor the

@@ -11,8 +11,8 @@ import (
 // clusterPlaceholder stands for the name of a cluster in values that are given for two clusters.
 const clusterPlaceholder = "{cluster}"
 
-// otherCluster is a second cluster behind the same proxy.
-type otherCluster struct {
+// secondCluster is a second cluster behind the same proxy.
+type secondCluster struct {
 	name   string
 	prefix string // the beginning of the paths of its Kubernetes API
 	log    auditLog
@@ -66,16 +66,16 @@ func (p *Proxy) fillCluster(n int) *Proxy {
 	return &out
 }
 
-// ends returns whoever acts, at each cluster.
-func (ep *endpoint) ends() []*endpoint {
+// clusterEndpoints returns the program that acts for people, as an endpoint of each cluster.
+func (ep *endpoint) clusterEndpoints() []*endpoint {
 	if ep.other == nil {
 		return []*endpoint{ep}
 	}
-	return []*endpoint{ep, ep.otherEnd()}
+	return []*endpoint{ep, ep.secondEndpoint()}
 }
 
-// otherEnd returns whoever acts, at the second cluster alone.
-func (ep *endpoint) otherEnd() *endpoint {
+// secondEndpoint returns the program that acts for people, as an endpoint of the second cluster alone.
+func (ep *endpoint) secondEndpoint() *endpoint {
 	end, to := *ep, *ep.url
 	to.Path, to.RawPath = ep.other.prefix, ""
 	end.url, end.cluster, end.log, end.plane = &to, ep.other.name, ep.other.log, ep.other.plane

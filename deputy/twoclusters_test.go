@@ -209,7 +209,7 @@ func (x *tunnelled) tryUpgrades(ctx context.Context, t *testing.T) {
 			if isThere != (cluster == "east") {
 				t.Errorf("%s (answered %d): %d events in %s", name, resp.StatusCode, len(events), cluster)
 			}
-			if isThere && arrivingUser(decode(events[0])).Username != x.people[0].Name {
+			if isThere && arrivingUser(decodeEvent(events[0])).Username != x.people[0].Name {
 				t.Errorf("%s: %s", name, events[0])
 			}
 		}

@@ -29,6 +29,7 @@ func newUsers(n int) (users []*Identity) {
 	return users
 }
 
+// tierOf returns the group of the tier that the i-th person is in.
 func tierOf(i int) string { return reference.TierPrefix + reference.Tiers()[i%5] }
 
 // userGrants returns grants by which every n-th of the people may read pods, and may be redirected by the API server.
@@ -42,22 +43,23 @@ func userGrants(people []*Identity, n int) (grants []scenarios.Grant) {
 	return grants
 }
 
-// everyOther is the step of the grants where the reference deputy is used, so that half of the people are refused.
-const everyOther = 2
+// everySecondPerson is the step of the grants where the reference deputy is used, so that half of the people are
+// refused.
+const everySecondPerson = 2
 
 // sessionHeader stands for the cookie of a session. It says who sits in front of the browser.
 const sessionHeader = "X-Session"
 
-// inSession returns people with the credentials by which a deputy knows them.
-func inSession(people []*Identity) []*Identity {
+// withSessions returns people with the credentials by which a deputy knows them.
+func withSessions(people []*Identity) []*Identity {
 	return seq.Map(people, func(p *Identity) *Identity {
 		return &Identity{Name: p.Name, Groups: p.Groups, headers: []header{{sessionHeader, p.Name}}}
 	})
 }
 
-// requestsOfAll returns requests that everybody sends at the same time, on a connection of their own: plain ones, and
-// ones that try to be made as the next person. With two clusters they are for each cluster in turn.
-func requestsOfAll(people []*Identity, requests int, twoClusters bool) (all []attack) {
+// requestsOfEverybody returns requests that everybody sends at the same time, on a connection of their own: plain ones,
+// and ones that try to be made as the next person. With two clusters they are for each cluster in turn.
+func requestsOfEverybody(people []*Identity, requests int, twoClusters bool) (all []attack) {
 	for i, p := range people {
 		next := people[(i+1)%len(people)].Name
 		plain := repeatRequest(rawRequest{Who: p.Name, Method: "GET", Lines: []string{"{who}"}}, requests, twoClusters)
@@ -72,9 +74,9 @@ func requestsOfAll(people []*Identity, requests int, twoClusters bool) (all []at
 // repeatRequest returns a request the given number of times. With two clusters the copies are for each cluster in turn.
 func repeatRequest(r rawRequest, times int, twoClusters bool) (all []rawRequest) {
 	for n := range times {
-		r.Cluster, r.Target = here, "{path}?{query}"
+		r.Cluster, r.Target = firstClusterOnly, "{path}?{query}"
 		if twoClusters && n%2 == 1 {
-			r.Cluster, r.Target = there, "{there}?{query}"
+			r.Cluster, r.Target = secondClusterOnly, "{there}?{query}"
 		}
 		all = append(all, r)
 	}
@@ -83,7 +85,7 @@ func repeatRequest(r rawRequest, times int, twoClusters bool) (all []rawRequest)
 
 // auditLogsEvidence is what was seen while everybody sent requests.
 type auditLogsEvidence struct {
-	// Ways are in the order of listWays.
+	// Ways are in the order of listRoutes.
 	Ways []wayEvidence `json:"ways"`
 	// Others are the events of the proxy identity in that time to which no row of the deputy belongs.
 	Others []auditv1.Event `json:"others,omitempty"`
@@ -95,9 +97,9 @@ type wayEvidence struct {
 	Rows    []reference.Row  `json:"rows,omitempty"`
 }
 
-// useByAll sends the requests of everybody.
-func (ep *endpoint) useByAll(ctx context.Context, requests int) (*attacksEvidence, error) {
-	all := requestsOfAll(ep.people, requests, ep.other != nil)
+// sendForEverybody sends the requests of everybody.
+func (ep *endpoint) sendForEverybody(ctx context.Context, requests int) (*attacksEvidence, error) {
+	all := requestsOfEverybody(ep.people, requests, ep.other != nil)
 	return ep.sendAttacks(ctx, all, len(all))
 }
 
@@ -134,7 +136,7 @@ func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, cluster str
 	if err != nil {
 		return nil, err
 	}
-	d.endpoint, err = p.serve(ctx, handler, inSession(people))
+	d.endpoint, err = p.serve(ctx, handler, withSessions(people))
 	return d, err
 }
 
@@ -152,7 +154,7 @@ func (p *plane) useReferenceDeputies(ctx context.Context, agent *endpoint, reque
 		return nil, err
 	}
 	defer func() { _ = tunnelled.close() }()
-	return p.compareLogs(ctx, now(), requests, direct, tunnelled)
+	return p.compareLogs(ctx, truncatedNow(), requests, direct, tunnelled)
 }
 
 // compareLogs uses deputies, and reads their logs and the API server's. In the latter, events from before began may
@@ -160,11 +162,11 @@ func (p *plane) useReferenceDeputies(ctx context.Context, agent *endpoint, reque
 func (p *plane) compareLogs(ctx context.Context, began time.Time, requests int, deputies ...*referenceDeputy) (*auditLogsEvidence, error) {
 	e, ids := &auditLogsEvidence{}, sets.New[string]()
 	for _, d := range deputies {
-		seen, err := d.useByAll(ctx, requests)
+		evidence, err := d.sendForEverybody(ctx, requests)
 		if err != nil {
 			return nil, err
 		}
-		e.Ways = append(e.Ways, wayEvidence{seen, d.rows})
+		e.Ways = append(e.Ways, wayEvidence{evidence, d.rows})
 		ids.Insert(seq.Map(d.rows, func(row reference.Row) string { return row.AuditID })...)
 	}
 	others, err := p.EventsBy(proxyName)

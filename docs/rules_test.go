@@ -87,7 +87,7 @@ func findExamples(t *testing.T, set *scenarios.Set) (out comparisons) {
 				continue
 			}
 			e := evidencetest.Perfect(s, cell, facts.Capabilities, "x", evidencetest.Epoch)
-			for _, d := range verdicts.Met(s, e) {
+			for _, d := range verdicts.MatchingComparisons(s, e) {
 				if !known[d.Field] {
 					known[d.Field] = true
 					out = append(out, compared{d.Field, s.ID})

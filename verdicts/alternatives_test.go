@@ -18,7 +18,7 @@ func judged(expect func(*scenarios.Expect), seenChange func(*Observation)) Resul
 
 func unchanged(*Observation) {}
 
-func TestOneOf(t *testing.T) {
+func TestOneAlternativeHasToHold(t *testing.T) {
 	other := []scenarios.Review{{Verb: "get", Version: "v1", Resource: "nodes", Decision: scenarios.Allow}}
 	tests := map[string]struct {
 		alternatives func(right []scenarios.Review) []scenarios.Alternative
@@ -106,9 +106,9 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 }
 
-// TestUnstated checks that an answer, its audit events and the resulting user are judged even where a scenario states
+// TestUnstatedFieldsAreJudged checks that an answer, its audit events and the resulting user are judged even where a scenario states
 // nothing of them.
-func TestUnstated(t *testing.T) {
+func TestUnstatedFieldsAreJudged(t *testing.T) {
 	long := func(o *Observation) {
 		o.AuditStarted = []byte(strings.NewReplacer("ResponseComplete", "ResponseStarted", `"code":200}`, `"code":200},"stageTimestamp":"2026-01-01T00:00:00.000000Z"`).Replace(string(o.Audit)))
 	}
@@ -148,8 +148,8 @@ func TestUnstated(t *testing.T) {
 	}
 }
 
-// TestDetailsOfRefusals checks that the details of a refusal have to agree with the beginning of its message.
-func TestDetailsOfRefusals(t *testing.T) {
+// TestDetailsAgreeWithRefusal checks that the details of a refusal have to agree with the beginning of its message.
+func TestDetailsAgreeWithRefusal(t *testing.T) {
 	const message = `pods \"web\" is forbidden: User \"alice-abc123\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope`
 	for details, want := range map[string]Verdict{
 		`{"name":"web","kind":"pods"}`: Passed, `{"kind":"pods"}`: Failed, `{"name":"web","group":"apps","kind":"pods"}`: Failed, `{"name":"we","kind":"pods"}`: Failed, `{}`: Failed,

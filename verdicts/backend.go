@@ -8,25 +8,25 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// checkBackend demands that the aggregated API server is told of the expected users, gets the request as it was sent, and
-// gets no impersonation header.
+// checkBackend demands that the aggregated API server is told of the expected users, gets the request as it was sent,
+// and gets no impersonation header.
 //
 // Source: the reference page on the aggregation layer; k8s.io/kube-aggregator/pkg/apiserver/handler_proxy.go.
 func (v *stepJudge) checkBackend() {
-	var seen []scenarios.User
-	var left, sent []string
+	var users []scenarios.User
+	var leaked, requestLines []string
 	for _, r := range v.o.Backend {
-		seen = append(seen, r.User)
-		sent = append(sent, r.Method+" "+r.URL)
+		users = append(users, r.User)
+		requestLines = append(requestLines, r.Method+" "+r.URL)
 		if len(r.Impersonation) > 0 {
-			left = append(left, fmt.Sprint(r.Impersonation))
+			leaked = append(leaked, fmt.Sprint(r.Impersonation))
 		}
 	}
-	v.compare("backend", RenderUsers(v.expect.Backend), RenderUsers(seen))
-	if len(seen) == 1 {
-		v.compare("backend (request)", v.o.Request.Method+" "+v.o.Request.URL, sent[0])
+	v.compare("backend", RenderUsers(v.expect.Backend), RenderUsers(users))
+	if len(users) == 1 {
+		v.compare("backend (request)", v.o.Request.Method+" "+v.o.Request.URL, requestLines[0])
 	}
-	v.compare("backend (impersonation headers)", "none", scenarios.List(left))
+	v.compare("backend (impersonation headers)", "none", scenarios.List(leaked))
 }
 
 // backendBehaviour describes what reached the aggregated API server, a line for each request.

@@ -84,7 +84,7 @@ func findWrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	grants := append(scenarios.RulesFromManifests(bound.Manifests), bound.Grants...)
 	grants = append(grants, scenarios.RulesFromManifests(bound.Objects)...)
 	for _, o := range Requests(e.Steps) {
-		decided, _ := Fold(o.Reviews)
+		decided, _ := DeriveDecisions(o.Reviews)
 		for _, d := range decided {
 			if !escalates(bound, o.Step) && contradictsGrants(d, grants) {
 				return fmt.Sprintf("%s was %s", describeSpec(d.Spec), d.Decision), true
@@ -97,7 +97,7 @@ func findWrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 // contradictsGrants reports whether a review was not allowed although the permission is granted, or whether an
 // impersonation was allowed that is not granted. Ordinary verbs may be allowed by what every cluster grants, or by the
 // Node authorizer; only the scenario's grants allow impersonation.
-func contradictsGrants(d Decided, grants []scenarios.Grant) bool {
+func contradictsGrants(d DecidedReview, grants []scenarios.Grant) bool {
 	isAllowed := d.Decision == scenarios.Allow
 	if scenarios.Covered(grants, d.Spec) {
 		return !isAllowed

@@ -50,9 +50,9 @@ func splitReviewField(field string) (review, attribute string, isReview bool) {
 // not, it may be another review that took the place of a missing one.
 func (r Result) isRightQuestion(step int, review string) bool {
 	return !slices.ContainsFunc(r.Differences, func(d Difference) bool {
-		of, attribute, isReview := splitReviewField(d.Field)
-		isOfIt := isReview && of == review && d.Step == step
-		return isOfIt && !slices.Contains([]string{"user", "requestor", "extra", "decision"}, attribute)
+		other, attribute, isReview := splitReviewField(d.Field)
+		isSameReview := isReview && other == review && d.Step == step
+		return isSameReview && !slices.Contains([]string{"user", "requestor", "extra", "decision"}, attribute)
 	})
 }
 

@@ -48,7 +48,7 @@ func (j *judge) judgeClientRequest(n, step int, st *scenarios.Step, o *Observati
 		return d
 	}
 	j.result.Differences = append(j.result.Differences, seq.Map(single.result.Differences, inRequest)...)
-	j.met = append(j.met, seq.Map(single.met, inRequest)...)
+	j.matches = append(j.matches, seq.Map(single.matches, inRequest)...)
 	return problem
 }
 
@@ -63,11 +63,11 @@ func (v *stepJudge) checkOutput(stream string, want []string, got string) {
 		v.compare(stream, "nothing", cmp.Or(got, "nothing"))
 	}
 	for n, text := range want {
-		seen := text
+		shown := text
 		if !strings.Contains(got, text) {
-			seen = cmp.Or(got, "nothing")
+			shown = cmp.Or(got, "nothing")
 		}
-		v.compare(fmt.Sprintf("%s[%d]", stream, n), text, seen)
+		v.compare(fmt.Sprintf("%s[%d]", stream, n), text, shown)
 	}
 }
 

@@ -14,24 +14,24 @@ import (
 //
 // Source: k8s.io/apiserver/pkg/endpoints/filters/metrics.go and k8s.io/apiserver/pkg/authorization/metrics.
 func (v *stepJudge) checkCounters() {
-	want, got, named := maps.Clone(v.expect.Counters), map[string]int{}, map[string]bool{}
+	want, got, statedMetrics := maps.Clone(v.expect.Counters), map[string]int{}, map[string]bool{}
 	for series := range want {
 		name, _, _ := strings.Cut(series, "{")
-		named[name] = true
+		statedMetrics[name] = true
 	}
 	maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
 	for _, m := range v.o.Counters {
-		if !named[m.Name] {
+		if !statedMetrics[m.Name] {
 			continue
 		}
-		least, isStated := want[m.Series()]
+		minimum, isStated := want[m.Series()]
 		switch {
 		case !m.CountsAllowed():
 			got[m.Series()] = m.Delta
 		case !isStated:
 			continue
 		default:
-			got[m.Series()] = min(least, m.Delta)
+			got[m.Series()] = min(minimum, m.Delta)
 		}
 		if m.Seconds != nil {
 			spent := classifyDuration(time.Duration(*m.Seconds*float64(time.Second)), v.o.Answered.Sub(v.o.Sent))

@@ -8,9 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestDirect checks that the authorizers must be asked about a request that impersonates nobody, and about its
+// TestAuthorizersAreAskedAboutRequestor checks that the authorizers must be asked about a request that impersonates nobody, and about its
 // requestor with all attributes, even where a scenario states no reviews.
-func TestDirect(t *testing.T) {
+func TestAuthorizersAreAskedAboutRequestor(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Observation)
 		ok     bool
@@ -38,7 +38,7 @@ func TestDirect(t *testing.T) {
 		s := listAsBob()
 		bound, _ := s.BindOn(suffix, nil)
 		v := &stepJudge{judge: &judge{s: bound, e: e}, o: o, request: &scenarios.Request{}, expect: &scenarios.Expect{}, requestor: bound.Requestors["alice"], event: AuditOf(o)}
-		v.decided, _ = Fold(o.Reviews)
+		v.decided, _ = DeriveDecisions(o.Reviews)
 		v.checkReviews()
 		if ok := len(v.result.Differences) == 0; ok != c.ok {
 			t.Errorf("%s: %v", name, v.result.Differences)

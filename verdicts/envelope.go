@@ -27,8 +27,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// annotation matches the annotations that Kubernetes gives to audit events.
-var annotation = regexp.MustCompile(`^(authorization\.k8s\.io/(decision|reason)|apiserver\.latency\.k8s\.io/.+|authentication\.(k8s|kubernetes)\.io/.+|pod-security\.kubernetes\.io/.+|k8s\.io/(deprecated|removed-release)|[a-z.]+\.admission\.k8s\.io/.+)$`)
+// knownAnnotation matches the annotations that Kubernetes gives to audit events.
+var knownAnnotation = regexp.MustCompile(`^(authorization\.k8s\.io/(decision|reason)|apiserver\.latency\.k8s\.io/.+|authentication\.(k8s|kubernetes)\.io/.+|pod-security\.kubernetes\.io/.+|k8s\.io/(deprecated|removed-release)|[a-z.]+\.admission\.k8s\.io/.+)$`)
 
 // checkEnvelope demands of every audit event, whatever it is about, that it is of the right API type and of the level
 // that the audit policy asks for, that it contains no objects of a higher level, that its times are those of the
@@ -46,7 +46,7 @@ func (v *stepJudge) checkEnvelope(field string, raw json.RawMessage) {
 	v.compare(field+" (type)", "Event of audit.k8s.io/v1, "+level, fmt.Sprintf("%s of %s, %s", ev.Kind, ev.APIVersion, ev.Level))
 	v.checkObjects(field, &ev, level)
 	v.checkTimes(field, &ev)
-	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(ev.Annotations)), annotation.MatchString)
+	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(ev.Annotations)), knownAnnotation.MatchString)
 	v.compare(field+".annotations", "none of unknown names", textIf(len(unknown) == 0, "none of unknown names", scenarios.List(unknown)))
 }
 
@@ -65,7 +65,8 @@ func (v *stepJudge) checkObjects(field string, ev *auditv1.Event, level string) 
 	hasTooMuchAnswered := ev.ResponseObject != nil && !mayHaveAnswer
 	v.compare(field+" (objects)", noReason, textIf(hasTooMuchSent || hasTooMuchAnswered, "those of a higher level", noReason))
 	isStatusOfObject := v.status != nil && ev.ObjectRef != nil
-	if mayHaveAnswer && isStatusOfObject && ev.Stage == auditv1.StageResponseComplete {
+	isComplete := mayHaveAnswer && ev.Stage == auditv1.StageResponseComplete
+	if isComplete && isStatusOfObject {
 		got := string(ptr.Deref(ev.ResponseObject, runtime.Unknown{}).Raw)
 		isAnswer := sameJSON(json.RawMessage(v.o.Response.Body), json.RawMessage(got))
 		v.compare(field+" (answer)", v.o.Response.Body, textIf(isAnswer, v.o.Response.Body, got))
@@ -78,16 +79,17 @@ func (v *stepJudge) checkObjects(field string, ev *auditv1.Event, level string) 
 //
 // Source: the type Event of audit.k8s.io/v1; k8s.io/apiserver/pkg/audit/request.go.
 func (v *stepJudge) checkTimes(field string, ev *auditv1.Event) {
-	const ofRequest, notBefore, another = "of the request", "not before the request", "at another time"
+	const duringRequest, notBeforeRequest, otherTime = "of the request", "not before the request", "at another time"
 	received, ended := ev.RequestReceivedTimestamp.Time, ev.StageTimestamp.Time
 	first, last := v.o.Sent.Add(-ClockTolerance), v.o.Answered.Add(ClockTolerance)
-	if v.e.Capabilities.Foreign() || v.o.Sent.IsZero() || received.IsZero() {
+	lacksTime := v.o.Sent.IsZero() || received.IsZero()
+	if lacksTime || v.e.Capabilities.Foreign() {
 		first, last = received, received
 	}
 	isOutside := received.Before(first) || received.After(last)
-	v.compare(field+".requestReceivedTimestamp", ofRequest, textIf(isOutside, another, ofRequest))
+	v.compare(field+".requestReceivedTimestamp", duringRequest, textIf(isOutside, otherTime, duringRequest))
 	isLate := last != received && ended.After(last.Add(time.Hour/2))
-	v.compare(field+".stageTimestamp", notBefore, textIf(isLate || ended.Before(received), another, notBefore))
+	v.compare(field+".stageTimestamp", notBeforeRequest, textIf(isLate || ended.Before(received), otherTime, notBeforeRequest))
 }
 
 // checkAnswer demands of every answer that a Status contains the code that it came with, that the answer to a review
@@ -102,7 +104,8 @@ func (v *stepJudge) checkAnswer() {
 	var sent struct{ Spec, Kind any }
 	isCreated := v.o.Response.Code == codeCreated
 	isReadable := isCreated && json.Unmarshal(v.o.Request.Body, &sent) == nil
-	if isReadable && sent.Spec != nil && reviewKind.MatchString(fmt.Sprint(sent.Kind)) {
+	isReview := sent.Spec != nil && reviewKind.MatchString(fmt.Sprint(sent.Kind))
+	if isReadable && isReview {
 		v.checkRepeatedQuestion(sent.Spec)
 	}
 	v.checkForwardedReview()
@@ -214,8 +217,8 @@ const (
 	noReason         = "none"
 )
 
-// builtin matches the reason that RBAC gives where it allows by a binding that every cluster has.
-var builtin = regexp.MustCompile(`^RBAC: allowed by ClusterRoleBinding "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" of ClusterRole "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" to (?:User|Group|ServiceAccount) "([^"]+)"$`)
+// builtinReason matches the reason that RBAC gives where it allows by a binding that every cluster has.
+var builtinReason = regexp.MustCompile(`^RBAC: allowed by ClusterRoleBinding "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" of ClusterRole "(?:system:[^"]+|cluster-admin|kubeadm:[^"]+)" to (?:User|Group|ServiceAccount) "([^"]+)"$`)
 
 // checkReason demands that the audit event gives the right reason for the final decision: RBAC names the binding that
 // allows, a refusal has the text of the answer, and a request that never reached authorization has none. Of
@@ -298,7 +301,7 @@ func (v *stepJudge) expectedReasonToAllow(got string) string {
 	if reason, ok := v.reasonOfWebhook(u.Username, info); ok {
 		return reason
 	}
-	if m := builtin.FindStringSubmatch(got); m != nil && isSubject(u, m[1]) {
+	if m := builtinReason.FindStringSubmatch(got); m != nil && isSubject(u, m[1]) {
 		return got
 	}
 	reasons := v.s.AllowedBy(specOfRequest(u, info))
@@ -328,7 +331,8 @@ func (v *stepJudge) mayOthersAllow() bool {
 func (v *stepJudge) reasonOfWebhook(name string, info *request.RequestInfo) (reason string, ok bool) {
 	for _, r := range v.o.Reviews {
 		isAllowed := r.Point == Policy && r.Decision == scenarios.Allow
-		if isAllowed && r.Spec.User == name && isAboutRequest(r.Spec.ResourceAttributes, info) {
+		isOfRequest := r.Spec.User == name && isAboutRequest(r.Spec.ResourceAttributes, info)
+		if isAllowed && isOfRequest {
 			return v.findRule(r).Reason, true
 		}
 	}
@@ -379,25 +383,25 @@ func (v *stepJudge) expectedReasonToForbid(got string) string {
 	if got != "" && strings.HasSuffix(st.Message, ": "+got) {
 		return got
 	}
-	if at := strings.LastIndex(st.Message, " cannot "); at >= 0 && forbiddenEnd.MatchString(st.Message[at:]) {
+	if at := strings.LastIndex(st.Message, " cannot "); at >= 0 && refusalWithoutReason.MatchString(st.Message[at:]) {
 		return ""
 	}
 	return "the end of the answer's message"
 }
 
-// forbiddenEnd matches the end of a refusal that gives no reason.
-var forbiddenEnd = regexp.MustCompile(`^ cannot \S* (?:resource "[^"]*" in API group "[^"]*" (?:at the cluster scope|in the namespace "[^"]*")|path ".*")$`)
+// refusalWithoutReason matches the end of a refusal that gives no reason.
+var refusalWithoutReason = regexp.MustCompile(`^ cannot \S* (?:resource "[^"]*" in API group "[^"]*" (?:at the cluster scope|in the namespace "[^"]*")|path ".*")$`)
 
-// allowing finds the subject that RBAC names when it allows, and refusing finds the user whom a refusal names. Both
-// names are quoted as in Go.
+// allowingBinding finds the subject that RBAC names when it allows, and refusedUser finds the user whom a refusal
+// names. Both names are quoted as in Go.
 var (
-	allowing = regexp.MustCompile(`^RBAC: allowed by .* to (?:User|Group|ServiceAccount) ("(?:[^"\\]|\\.)*")$`)
-	refusing = regexp.MustCompile(`: User ("(?:[^"\\]|\\.)*") cannot (\w+)`)
+	allowingBinding = regexp.MustCompile(`^RBAC: allowed by .* to (?:User|Group|ServiceAccount) ("(?:[^"\\]|\\.)*")$`)
+	refusedUser     = regexp.MustCompile(`: User ("(?:[^"\\]|\\.)*") cannot (\w+)`)
 )
 
-// Contradicts returns how an audit event contradicts itself about who asked and what was decided, or "" if it does not.
-// The event has to be of an API server on which only RBAC authorizes.
-func Contradicts(e *auditv1.Event) string {
+// FindContradiction returns how an audit event contradicts itself about who asked and what was decided, or "" if it
+// does not. The event has to be of an API server on which only RBAC authorizes.
+func FindContradiction(e *auditv1.Event) string {
 	s := statementOf(e)
 	contradicts := s.isAllowedWithoutCause() || s.isReasonMisplaced() || s.isAnotherRefused() || s.isDecidedForNobody()
 	if !contradicts {
@@ -410,15 +414,16 @@ func Contradicts(e *auditv1.Event) string {
 type statement struct {
 	user                      authenticationv1.UserInfo // the user as whom the request was authorized
 	decision, reason, message string                    // the annotations, and the message of the answer
-	refusal                   []string                  // what the expression refusing finds in the message
+	refusal                   []string                  // what the expression refusedUser finds in the message
 }
 
+// statementOf returns what an audit event says of a decision.
 func statementOf(e *auditv1.Event) statement {
 	s := statement{user: effectiveUser(e), decision: e.Annotations[decisionAnnotation], reason: e.Annotations[reasonAnnotation]}
 	if e.ResponseStatus != nil {
 		s.message = e.ResponseStatus.Message
 	}
-	s.refusal = refusing.FindStringSubmatch(s.message)
+	s.refusal = refusedUser.FindStringSubmatch(s.message)
 	return s
 }
 
@@ -435,7 +440,7 @@ func (s statement) isAllowedWithoutCause() bool {
 	if slices.Contains(s.user.Groups, user.SystemPrivilegedGroup) {
 		return s.reason != ""
 	}
-	binding := allowing.FindStringSubmatch(s.reason)
+	binding := allowingBinding.FindStringSubmatch(s.reason)
 	if binding == nil {
 		return true
 	}

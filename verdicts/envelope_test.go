@@ -8,9 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestScripted checks that the audit event gives the reason of a webhook that allows, and that the webhook has to
+// TestWebhookAnswersAsScripted checks that the audit event gives the reason of a webhook that allows, and that the webhook has to
 // answer as the scenario says.
-func TestScripted(t *testing.T) {
+func TestWebhookAnswersAsScripted(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*Evidence)
 		verdict Verdict

@@ -36,7 +36,7 @@ func TestContradictsGrants(t *testing.T) {
 		{"eve", "impersonate:user-info", "users", scenarios.Allow, true},
 	} {
 		spec := authorizationv1.SubjectAccessReviewSpec{User: c.user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: c.verb, Resource: c.resource}}
-		if got := contradictsGrants(Decided{Spec: spec, Decision: c.decision}, granted); got != c.want {
+		if got := contradictsGrants(DecidedReview{Spec: spec, Decision: c.decision}, granted); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -215,7 +215,7 @@ func TestReviewsOfSubject(t *testing.T) {
 			v.request.Impersonate = &scenarios.Impersonate{User: c.impersonated}
 		}
 		for _, user := range []string{"alice", "bob", "bob"} {
-			v.decided = append(v.decided, Decided{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}})
+			v.decided = append(v.decided, DecidedReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}})
 		}
 		if got := v.reviewsOfSubject(); len(got) != c.want {
 			t.Errorf("%+v: %d reviews", c, len(got))

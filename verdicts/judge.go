@@ -25,11 +25,12 @@ func Judge(s *scenarios.Scenario, e *Evidence) Result {
 	return r
 }
 
-// Met returns the comparisons in which the evidence is as the scenario expects. Their two sides are the same.
-func Met(s *scenarios.Scenario, e *Evidence) []Difference {
+// MatchingComparisons returns the comparisons in which the evidence is as the scenario expects. Their two sides are the
+// same.
+func MatchingComparisons(s *scenarios.Scenario, e *Evidence) []Difference {
 	j := &judge{e: e}
 	j.judgeScenario(s)
-	return j.met
+	return j.matches
 }
 
 // judgeOnce judges evidence without its control run.
@@ -49,8 +50,8 @@ func (j *judge) judgeScenario(s *scenarios.Scenario) Result {
 	if problem := j.bind(s); problem != "" {
 		return j.makeInvalid(BlameHarness, problem)
 	}
-	if e.Unheeded != nil {
-		return j.judgeUnheeded(e.Unheeded)
+	if e.UnappliedGrant != nil {
+		return j.judgeUnappliedGrant(e.UnappliedGrant)
 	}
 	if problem := j.judgeSteps(); problem != "" {
 		return j.makeInvalid(BlameHarness, problem)
@@ -76,30 +77,30 @@ func (j *judge) bind(s *scenarios.Scenario) (problem string) {
 // judgeSteps compares the scenario's steps with the observations. There must be one observation of every request, and
 // no others. It returns a problem of the harness, or "".
 func (j *judge) judgeSteps() (problem string) {
-	left := j.e.Steps
+	remaining := j.e.Steps
 	for first := 0; first < len(j.s.Steps); {
 		group := j.s.Together(first)
 		if group[0].Sent() != nil {
-			if missing, isMissing := findMissing(left, first, len(group)); isMissing {
+			if missing, isMissing := findMissing(remaining, first, len(group)); isMissing {
 				return "there is no observation of step " + strconv.Itoa(missing)
 			}
-			if problem := j.judgeGroup(first, group, left[:len(group)]); problem != "" {
+			if problem := j.judgeGroup(first, group, remaining[:len(group)]); problem != "" {
 				return fmt.Sprintf("step %d: %s", first, problem)
 			}
-			left = left[len(group):]
+			remaining = remaining[len(group):]
 		}
 		first += len(group)
 	}
-	if len(left) > 0 {
+	if len(remaining) > 0 {
 		return "the evidence has more steps than the scenario"
 	}
 	return ""
 }
 
 // findMissing returns the first of the given number of steps whose observation is missing at the beginning of seen.
-func findMissing(seen []Observation, first, steps int) (step int, isMissing bool) {
+func findMissing(observations []Observation, first, steps int) (step int, isMissing bool) {
 	for i := range steps {
-		if i >= len(seen) || seen[i].Step != first+i {
+		if i >= len(observations) || observations[i].Step != first+i {
 			return first + i, true
 		}
 	}
@@ -108,10 +109,10 @@ func findMissing(seen []Observation, first, steps int) (step int, isMissing bool
 
 // judge collects differences over the steps of one scenario.
 type judge struct {
-	s      *scenarios.Scenario // with the names that it was run with
-	e      *Evidence
-	result Result
-	met    []Difference
+	s       *scenarios.Scenario // with the names that it was run with
+	e       *Evidence
+	result  Result
+	matches []Difference
 }
 
 // makeInvalid returns the verdict that nothing is known of the API server.
@@ -135,17 +136,22 @@ func (j *judge) conclude() Result {
 	return j.result
 }
 
-// has reports whether the target has a capability.
-func (j *judge) has(c scenarios.Capability) bool { return slices.Contains(j.e.Capabilities, c) }
-
-// isAudited reports whether the API server has to write an audit event of the request and the evidence shows audit
-// events.
-func (v *stepJudge) isAudited() bool {
-	return v.has(scenarios.Audit) && scenarios.AuditLevel(v.requestor.Groups) != scenarios.AuditNone
+// hasCapability reports whether the target has a capability.
+func (j *judge) hasCapability(c scenarios.Capability) bool {
+	return slices.Contains(j.e.Capabilities, c)
 }
 
-// isLeftOutByPolicy reports whether the target shows audit events but the audit policy asks for none of this requestor.
-func (v *stepJudge) isLeftOutByPolicy() bool { return v.has(scenarios.Audit) && !v.isAudited() }
+// mustHaveEvent reports whether the API server has to write an audit event of the request and the evidence shows audit
+// events.
+func (v *stepJudge) mustHaveEvent() bool {
+	return v.hasCapability(scenarios.Audit) && scenarios.AuditLevel(v.requestor.Groups) != scenarios.AuditNone
+}
+
+// isExcludedByAuditPolicy reports whether the target shows audit events but the audit policy asks for none of this
+// requestor.
+func (v *stepJudge) isExcludedByAuditPolicy() bool {
+	return v.hasCapability(scenarios.Audit) && !v.mustHaveEvent()
+}
 
 // addNotJudged notes expectations that the target cannot show.
 func (j *judge) addNotJudged(parts ...string) {
@@ -154,32 +160,32 @@ func (j *judge) addNotJudged(parts ...string) {
 
 // judgeGroup judges requests that were sent at the same time. Usually that is one request. It returns a problem of the
 // harness, or "".
-func (j *judge) judgeGroup(first int, group []scenarios.Step, seen []Observation) (problem string) {
+func (j *judge) judgeGroup(first int, group []scenarios.Step, observations []Observation) (problem string) {
 	switch {
 	case len(group) > 1:
-		return j.judgeTogether(first, group, seen)
+		return j.judgeConcurrent(first, group, observations)
 	case group[0].Kubectl != nil:
-		return j.judgeClient(first, &group[0], &seen[0])
+		return j.judgeClient(first, &group[0], &observations[0])
 	}
-	return j.judgeRequest(first, &group[0], &seen[0])
+	return j.judgeRequest(first, &group[0], &observations[0])
 }
 
 // newStepJudge returns the judge of one request.
 func (j *judge) newStepJudge(i int, st *scenarios.Step, o *Observation) *stepJudge {
 	return &stepJudge{
 		judge: j, index: i, request: st.Request, requestor: j.s.Requestors[st.Request.By], expect: st.Expect.Answered(o.Response.Code), o: o, event: AuditOf(o), status: StatusOf(o.Response),
-		client: j.s.Steps[i].Kubectl != nil,
+		isFromClient: j.s.Steps[i].Kubectl != nil,
 	}
 }
 
 // judgeRequest applies all rules to one request. It returns a problem of the harness, or "". Requests that are sent at
-// the same time have a list of rules of their own, in judgeTogether.
+// the same time have a list of rules of their own, in judgeConcurrent.
 func (j *judge) judgeRequest(i int, st *scenarios.Step, o *Observation) (problem string) {
 	v := j.newStepJudge(i, st, o)
 	if problem := cmp.Or(v.checkSent(), v.checkEventExists(), v.checkWebhook()); problem != "" {
 		return problem
 	}
-	v.decided = v.foldReviews(o.Reviews)
+	v.decided = v.deriveDecisions(o.Reviews)
 	if problem := v.checkCounts(); problem != "" {
 		return problem
 	}
@@ -205,10 +211,11 @@ func (j *judge) judgeRequest(i int, st *scenarios.Step, o *Observation) (problem
 // Source: the reference page on auditing, audit policy.
 func (v *stepJudge) checkEventExists() (problem string) {
 	const none = "no event, as the policy says"
+	isMissing := v.mustHaveEvent() && v.event == nil
 	switch {
-	case v.isLeftOutByPolicy():
+	case v.isExcludedByAuditPolicy():
 		v.compare("audit", none, textIf(len(v.o.Audit) == 0, none, "an event"))
-	case !v.isAudited() || v.event != nil || v.mayLackEvent():
+	case !isMissing || v.mayLackEvent():
 		return ""
 	case len(v.o.Audit) > 0:
 		v.compare("audit", "an audit event", "something else")
@@ -223,7 +230,8 @@ func (v *stepJudge) checkEventExists() (problem string) {
 // mayLackEvent reports whether the request failed before the point at which API servers begin to audit, or whether its
 // connection broke.
 func (v *stepJudge) mayLackEvent() bool {
-	return v.o.Response.Code == codeHeadersTooLarge || v.o.Request.Unread() || v.o.Response.Broken != ""
+	isNotAudited := v.o.Response.Code == codeHeadersTooLarge || v.o.Request.IsUnreadable()
+	return isNotAudited || v.o.Response.Broken != ""
 }
 
 // compare counts a comparison, and records a difference if want and got are not the same.
@@ -233,7 +241,7 @@ func (v *stepJudge) compare(field, want, got string) {
 	if want != got {
 		v.result.Differences = append(v.result.Differences, d)
 	} else {
-		v.met = append(v.met, d)
+		v.matches = append(v.matches, d)
 	}
 }
 

@@ -238,8 +238,8 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// TestOtherCredentials judges a request that carries two credentials.
-func TestOtherCredentials(t *testing.T) {
+// TestFurtherCredentialsAreCompared judges a request that carries two credentials.
+func TestFurtherCredentialsAreCompared(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent []*scenarios.User
 		want Verdict
@@ -311,7 +311,7 @@ func TestJudgeNotJudged(t *testing.T) {
 	}
 }
 
-func TestJudgeNothing(t *testing.T) {
+func TestJudgeNothingIsInvalid(t *testing.T) {
 	s := listAsBob()
 	s.Steps = nil
 	if r := Judge(s, &Evidence{Digest: "d1", Suffix: suffix}); r.Verdict != Invalid {
@@ -367,9 +367,9 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestMinted checks that the API server is to blame for a token that it issued with other claims than were requested. A
+// TestTokenIssuedWronglyIsAPIServerFault checks that the API server is to blame for a token that it issued with other claims than were requested. A
 // token that might be another requestor's, or that was issued elsewhere, shows nothing about the API server.
-func TestMinted(t *testing.T) {
+func TestTokenIssuedWronglyIsAPIServerFault(t *testing.T) {
 	account := func(change func(*scenarios.ServiceAccount)) scenarios.Requestor {
 		sa := &scenarios.ServiceAccount{Namespace: "n", Name: "agent", Pod: "pod", Node: "node1"}
 		change(sa)

@@ -12,8 +12,8 @@ import (
 // scenario that waits is about windows of ten seconds, and its requests come within a second of their ends; one that
 // does not wait may still rely on what the API server remembers for ten seconds.
 const (
-	slackOfWaits = 500 * time.Millisecond
-	slack        = 5 * time.Second
+	maxDelayWithWaits = 500 * time.Millisecond
+	maxDelay          = 5 * time.Second
 )
 
 // findDelay returns by how much the request of a failed result was late, or "" if it was not. A busy machine answers
@@ -28,10 +28,10 @@ func findDelay(s *scenarios.Scenario, e *Evidence, r Result) string {
 		if e.Steps[i].Step != failed {
 			continue
 		}
-		tolerance := slack
+		tolerance := maxDelay
 		waits := seq.Sum(s.Steps[first.Step:failed], func(st scenarios.Step) time.Duration { return time.Duration(st.Wait) })
 		if waits > 0 {
-			tolerance = slackOfWaits
+			tolerance = maxDelayWithWaits
 		}
 		if delay := e.Steps[i].lastWorkedOn().Sub(first.Sent) - waits; delay > tolerance {
 			return fmt.Sprintf("the API server came to step %d %s behind its time, more than the %s that the scenario leaves", failed, delay.Round(time.Millisecond), tolerance)

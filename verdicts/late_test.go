@@ -8,9 +8,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestLate checks that the API server has not failed if a busy machine sent a request after its window had closed. A
+// TestLateRequestIsNotAPIServerFault checks that the API server has not failed if a busy machine sent a request after its window had closed. A
 // wrong answer in time is a failure, even if another run was late.
-func TestLate(t *testing.T) {
+func TestLateRequestIsNotAPIServerFault(t *testing.T) {
 	const wait = 8 * time.Second
 	twice := func(waits bool) *scenarios.Scenario {
 		s := listAsBob()

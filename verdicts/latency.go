@@ -55,7 +55,8 @@ func (v *stepJudge) classifyCounted(field string, seconds float64) string {
 	}
 	d := time.Duration(seconds * float64(time.Second))
 	kind := classifyDuration(d, v.o.Answered.Sub(v.o.Sent))
-	if kind == someTime && field == attemptsField && d+clockSlack < v.timeBetweenChecks() {
+	isTooShort := field == attemptsField && d+clockSlack < v.timeBetweenChecks()
+	if kind == someTime && isTooShort {
 		return tooShort
 	}
 	return kind
@@ -71,14 +72,15 @@ const (
 	impersonationAnnotation = latencyPrefix + "impersonation"
 )
 
-// slow is the time from which on the audit event of a request says where the time went.
-const slow = 500 * time.Millisecond
+// slowRequestFrom is the duration from which on the audit event of a request says where the time went.
+const slowRequestFrom = 500 * time.Millisecond
 
-// neverSlow matches the versions that measured a request before it had ended, and so called none slow (fixed in 1.35).
-var neverSlow = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-4])(?:\.|$)`)
+// versionsWithoutSlowRequests matches the versions that measured a request before it had ended, and so called none slow
+// (fixed in 1.35).
+var versionsWithoutSlowRequests = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-4])(?:\.|$)`)
 
-// unmeasured matches the versions that do not measure impersonation.
-var unmeasured = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-5])(?:\.|$)`)
+// versionsWithoutImpersonationTime matches the versions that do not measure impersonation.
+var versionsWithoutImpersonationTime = regexp.MustCompile(`^v?1\.(?:[0-2]?\d|3[0-5])(?:\.|$)`)
 
 // checkLatency demands that the audit event of a slow request says where its time went, and that the event of a quick
 // one says nothing of it. API servers say so since they have the metrics. A watch lasts as long as its client wants, so
@@ -91,13 +93,13 @@ func (v *stepJudge) checkLatency() {
 		return
 	}
 	total, err := time.ParseDuration(v.event.Annotations[totalAnnotation])
-	isTold := err == nil
-	v.checkTotalLatency(total, isTold)
-	if isTold && v.event.Annotations[decisionAnnotation] != "" {
+	hasTotal := err == nil
+	v.checkTotalLatency(total, hasTotal)
+	if hasTotal && v.event.Annotations[decisionAnnotation] != "" {
 		v.checkAuthorizationLatency(total)
 	}
-	v.checkImpersonationLatency(total, isTold)
-	if isTold {
+	v.checkImpersonationLatency(total, hasTotal)
+	if hasTotal {
 		v.checkOtherLatencies(total)
 	}
 }
@@ -132,14 +134,14 @@ func (v *stepJudge) checkOtherLatencies(total time.Duration) {
 // of a slow one says so.
 //
 // Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
-func (v *stepJudge) checkTotalLatency(total time.Duration, isTold bool) {
+func (v *stepJudge) checkTotalLatency(total time.Duration, hasTotal bool) {
 	const slowRequest = "that of a slow request"
 	elapsed := v.event.StageTimestamp.Sub(v.event.RequestReceivedTimestamp.Time)
-	isSlow := elapsed > slow+clockSlack
+	isSlow := elapsed > slowRequestFrom+clockSlack
 	switch {
-	case isTold:
-		v.compare("audit (latency)", slowRequest, textIf(total > slow, slowRequest, "that of a quick one"))
-	case isSlow && !neverSlow.MatchString(v.e.Cell.Kubernetes):
+	case hasTotal:
+		v.compare("audit (latency)", slowRequest, textIf(total > slowRequestFrom, slowRequest, "that of a quick one"))
+	case isSlow && !versionsWithoutSlowRequests.MatchString(v.e.Cell.Kubernetes):
 		v.compare("audit (latency)", slowRequest, noAnnotated)
 	}
 }
@@ -157,22 +159,24 @@ func (v *stepJudge) checkAuthorizationLatency(total time.Duration) {
 // the API server measures it, neither is demanded.
 //
 // Source: KEP-5284, Monitoring Requirements; writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
-func (v *stepJudge) checkImpersonationLatency(total time.Duration, isTold bool) {
+func (v *stepJudge) checkImpersonationLatency(total time.Duration, hasTotal bool) {
 	const field = "audit (latency of impersonation)"
 	isAttempted := v.event.ImpersonatedUser != nil || outcomeOfAnswer(v.o.Response.Code, v.status) == scenarios.ImpersonationForbidden
 	asksForNobody := len(impersonationHeaders(v.o.Request)) == 0
 	text := v.event.Annotations[impersonationAnnotation]
 	part, err := time.ParseDuration(text)
-	isPartTold := err == nil
+	hasPart := err == nil
+	isMeasured := isAttempted && v.measuresImpersonation()
+	isUnmeasured := asksForNobody || v.measuresNoImpersonation()
 	switch {
-	case isTold && isAttempted && v.measuresImpersonation():
-		v.compare(field, someTime, textIf(isPartTold, classifyDuration(part, total), noAnnotated))
-		if counted, ok := v.countedTime(); ok && isPartTold {
+	case hasTotal && isMeasured:
+		v.compare(field, someTime, textIf(hasPart, classifyDuration(part, total), noAnnotated))
+		if counted, ok := v.countedTime(); ok && hasPart {
 			const ofHistogram = "that of the histogram"
 			isNear := (part - counted).Abs() <= time.Millisecond
 			v.compare("audit (latency of impersonation, as counted)", ofHistogram, textIf(isNear, ofHistogram, "another"))
 		}
-	case !isTold || asksForNobody || v.measuresNoImpersonation():
+	case !hasTotal || isUnmeasured:
 		v.compare(field, noAnnotated, textIf(text == "", noAnnotated, "there"))
 	}
 }
@@ -180,16 +184,16 @@ func (v *stepJudge) checkImpersonationLatency(total time.Duration, isTold bool) 
 // measuresImpersonation reports whether the API server measures impersonation. Its metrics are part of this evidence,
 // or, where metrics are read for many requests at once, its version and gate show it.
 func (v *stepJudge) measuresImpersonation() bool {
-	if v.has(scenarios.Metrics) {
+	if v.hasCapability(scenarios.Metrics) {
 		return true
 	}
-	return v.s.Requires.Gate == scenarios.GateOn && !unmeasured.MatchString(v.e.Cell.Kubernetes)
+	return v.s.Requires.Gate == scenarios.GateOn && !versionsWithoutImpersonationTime.MatchString(v.e.Cell.Kubernetes)
 }
 
 // measuresNoImpersonation reports whether the API server is known not to measure impersonation. That is known only of
 // targets of our own, which show reviews.
 func (v *stepJudge) measuresNoImpersonation() bool {
-	return v.has(scenarios.Reviews) && !v.measuresImpersonation()
+	return v.hasCapability(scenarios.Reviews) && !v.measuresImpersonation()
 }
 
 // countedTime returns the time that the histogram of attempts has counted for the request, if it counted one attempt.

@@ -27,8 +27,8 @@ func timed(seconds float64, annotations string) *Evidence {
 	return e
 }
 
-// TestTimes checks that impossible times are named, with the same words in every run.
-func TestTimes(t *testing.T) {
+// TestImpossibleTimesAreNamed checks that impossible times are named, with the same words in every run.
+func TestImpossibleTimesAreNamed(t *testing.T) {
 	slow := `"apiserver.latency.k8s.io/total":"510ms"`
 	total := slow + `,"apiserver.latency.k8s.io/authorization":"7ms"`
 	tests := map[string]struct {
@@ -65,8 +65,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestSlow checks that versions which call slow requests slow have to do so.
-func TestSlow(t *testing.T) {
+// TestSlowRequestHasLatency checks that versions which call slow requests slow have to do so.
+func TestSlowRequestHasLatency(t *testing.T) {
 	for version, want := range map[string]Verdict{"1.33.13": Passed, "1.34": Passed, "1.35.4": Failed, "1.37.1": Failed} {
 		e := timed(0.02, "")
 		e.Cell.Kubernetes = version

@@ -8,8 +8,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestAuditLevels judges the events of a requestor who is audited at another level than Metadata.
-func TestAuditLevels(t *testing.T) {
+// TestEventsOfOtherAuditLevels judges the events of a requestor who is audited at another level than Metadata.
+func TestEventsOfOtherAuditLevels(t *testing.T) {
 	at := func(level string) (*scenarios.Scenario, *Evidence) {
 		s, e := listAsBob(), newEvidence()
 		group := "system:audit:" + level
@@ -64,8 +64,8 @@ func refused(object string) func(*Evidence) {
 	}
 }
 
-// TestHeld judges a watch that had to stay open.
-func TestHeld(t *testing.T) {
+// TestWatchStaysOpen judges a watch that had to stay open.
+func TestWatchStaysOpen(t *testing.T) {
 	for held, want := range map[string]Verdict{Open: Passed, "": Failed, "ended by itself: EOF": Failed} {
 		s, e := listAsBob(), newEvidence()
 		s.Steps[0].Request.Hold = true

@@ -4,7 +4,7 @@
 // Judge is where to begin. Each rule is a method of stepJudge called check…, and judgeRequest calls them in order. The
 // rules about reviews are in reviews.go, those about the audit event in outcome.go, envelope.go and latency.go, and
 // those about the evidence itself in sent.go. Who is to blame is decided in blame.go and certain.go. What follows if a
-// request came too late is at the end of latency.go.
+// request came too late is in late.go.
 package verdicts
 
 import (
@@ -29,9 +29,9 @@ import (
 type Cell struct {
 	// Name is unique in a run and names the evidence folder, for example "1.37-gate-on".
 	Name       string `json:"name"`
-	Provider   string `json:"provider"`           // the requested version, for example "1.37.1"
-	Kubernetes string `json:"kubernetes"`         // the requested --emulated-version; empty if there is none
-	Emulated   string `json:"emulated,omitempty"` // the --emulated-version asked for; empty is none
+	Provider   string `json:"provider"`           // the kind of the cluster's provider, for example "local"
+	Kubernetes string `json:"kubernetes"`         // the requested version, for example "1.37.1"
+	Emulated   string `json:"emulated,omitempty"` // the requested --emulated-version; empty if there is none
 	// Nodes are the requested versions of the nodes beside the control plane, one node each, separated by commas. It is
 	// empty if none was requested.
 	Nodes string `json:"nodes,omitempty"`
@@ -79,9 +79,9 @@ type Evidence struct {
 	Ended   time.Time `json:"ended"`
 	// Steps are the observations of request steps; Step is the index in the scenario's steps.
 	Steps []Observation `json:"steps"`
-	// Unheeded is a grant, or the end of one, that the API server accepted but did not show in its access reviews in
-	// time.
-	Unheeded *Unheeded `json:"unheeded,omitempty"`
+	// UnappliedGrant is a grant, or the end of one, that the API server accepted but did not show in its access
+	// reviews in time.
+	UnappliedGrant *UnappliedGrant `json:"unheeded,omitempty"`
 	// Problems are what broke in the harness or the environment. One problem is enough to make the verdict invalid.
 	Problems []Problem `json:"problems,omitempty"`
 	// Control is the evidence of the control run, which is the same scenario again under fresh names. It is made only
@@ -89,8 +89,8 @@ type Evidence struct {
 	Control *Evidence `json:"control,omitempty"`
 }
 
-// Took returns how long provisioning and the steps of the scenario took together.
-func (e *Evidence) Took() time.Duration {
+// Duration returns how long provisioning and the steps of the scenario took together.
+func (e *Evidence) Duration() time.Duration {
 	provisioning := time.Duration(e.ProvisionSeconds * float64(time.Second))
 	return provisioning + max(0, e.Ended.Sub(e.Started))
 }
@@ -181,9 +181,9 @@ type SentRequest struct {
 	Claims json.RawMessage `json:"claims,omitempty"`
 }
 
-// Unread reports whether an API server cannot tell what the request is about. It answers such a request with an error,
-// and writes no audit event.
-func (r SentRequest) Unread() bool {
+// IsUnreadable reports whether an API server cannot tell what the request is about. It answers such a request with an
+// error, and writes no audit event.
+func (r SentRequest) IsUnreadable() bool {
 	address, err := url.Parse(r.URL)
 	if err == nil {
 		_, err = scenarios.RequestInfo(r.Method, address)
@@ -191,9 +191,9 @@ func (r SentRequest) Unread() bool {
 	return err != nil
 }
 
-// RunsLong reports whether the API server regards the request as long-running. It writes an audit event when the answer
-// to such a request begins (BasicLongRunningRequestCheck in k8s.io/apiserver/pkg/server/filters).
-func (r SentRequest) RunsLong() bool {
+// IsLongRunning reports whether the API server regards the request as long-running. It writes an audit event when the
+// answer to such a request begins (BasicLongRunningRequestCheck in k8s.io/apiserver/pkg/server/filters).
+func (r SentRequest) IsLongRunning() bool {
 	address, err := url.Parse(r.URL)
 	if err != nil {
 		return false
@@ -298,7 +298,7 @@ func Behaviour(e *Evidence) []string {
 		return localAddress.ReplaceAllString(serverMade.ReplaceAllString(scenarios.Rename(s, back), "<id>"), "<address>")
 	}
 	lines := seq.Map(e.Problems, func(p Problem) string { return "problem: " + plain(p.Text) })
-	if u := e.Unheeded; u != nil {
+	if u := e.UnappliedGrant; u != nil {
 		lines = append(lines, plain(fmt.Sprintf("step %d: allowed=%v, not %v as its roles and bindings say: %s", u.Step, u.Answer.Allowed, u.Want, describeSpec(u.Review))))
 	}
 	for i := range e.Steps {
@@ -311,7 +311,7 @@ func Behaviour(e *Evidence) []string {
 
 // reviewBehaviour renders reviews in order, except that it sorts runs of checks of extra keys, whose order comes from a
 // Go map.
-func reviewBehaviour(decided []Decided) (lines []string) {
+func reviewBehaviour(decided []DecidedReview) (lines []string) {
 	extras := 0 // length of the run of extra checks at the end of lines
 	for _, d := range decided {
 		lines = append(lines, "review: "+reviewUser(d.Spec).Render()+" "+RenderReview(Describe(d)))
@@ -335,7 +335,7 @@ func stepBehaviour(o *Observation) []string {
 		answer += ": " + st.Message
 	}
 	lines := []string{o.Request.Method + " " + o.Request.URL, answer}
-	decided, stray := Fold(o.Reviews)
+	decided, stray := DeriveDecisions(o.Reviews)
 	lines = append(lines, reviewBehaviour(decided)...)
 	lines = append(lines, seq.Map(stray, func(r Review) string { return "stray review: " + describeSpec(r.Spec) })...)
 	if ev := AuditOf(o); ev != nil {

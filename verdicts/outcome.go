@@ -25,9 +25,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// forbidden matches the messages that forbiddenMessage makes in
+// refusalMessage matches the messages that forbiddenMessage makes in
 // k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
-var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\S+) (?:resource|path) `)
+var refusalMessage = regexp.MustCompile(`User "([^"]*)" cannot (\S+) (?:resource|path) `)
 
 // These are the HTTP status codes by which outcomes are told apart (RFC 9110, RFC 6585).
 const (
@@ -95,7 +95,7 @@ func outcomeOfAnswer(code int, status *metav1.Status) scenarios.Outcome {
 
 // forbiddenOutcome returns which of the three kinds of 403 an answer is, by its text.
 func forbiddenOutcome(message string) scenarios.Outcome {
-	if m := forbidden.FindStringSubmatch(message); m != nil {
+	if m := refusalMessage.FindStringSubmatch(message); m != nil {
 		if _, ok := scenarios.ImpersonationMode(m[2]); ok {
 			return scenarios.ImpersonationForbidden
 		}
@@ -153,7 +153,7 @@ func (v *stepJudge) checkEvent() {
 		v.compare("reason", string(metav1.StatusReasonForbidden), string(st.Reason))
 	}
 	// A long-running request ends with a status that only the event has, and HEAD is answered without a body.
-	mayDiffer := v.o.Request.RunsLong() || v.o.Request.Method == "HEAD"
+	mayDiffer := v.o.Request.IsLongRunning() || v.o.Request.Method == "HEAD"
 	isStatusKnown := v.status != nil || !mayDiffer
 	if isStatusKnown && stage == ev.Stage {
 		v.compare("audit.responseStatus", renderStatus(ptr.Deref(v.status, metav1.Status{})), renderStatus(ptr.Deref(ev.ResponseStatus, metav1.Status{})))
@@ -193,7 +193,7 @@ func renderStatus(st metav1.Status) string {
 // Source: NewForbidden in k8s.io/apimachinery/pkg/api/errors/errors.go.
 func (v *stepJudge) checkRefusal() {
 	st := StatusOf(v.o.Response)
-	if st == nil || v.o.Response.Code != codeForbidden || !forbidden.MatchString(st.Message) {
+	if st == nil || v.o.Response.Code != codeForbidden || !refusalMessage.MatchString(st.Message) {
 		return
 	}
 	d := ptr.Deref(st.Details, metav1.StatusDetails{})
@@ -224,8 +224,8 @@ func (v *stepJudge) checkStartedEvent() {
 		return textIf(err == nil, string(text), noReason)
 	}
 	defer v.checkEnvelope("audit as the answer begins", v.o.AuditStarted)
-	begun := ptr.Deref(AuditOf(&Observation{Audit: v.o.AuditStarted}), auditv1.Event{}).Stage
-	defer v.compare("audit.stage as the answer begins", string(auditv1.StageResponseStarted), string(begun))
+	startedStage := ptr.Deref(AuditOf(&Observation{Audit: v.o.AuditStarted}), auditv1.Event{}).Stage
+	defer v.compare("audit.stage as the answer begins", string(auditv1.StageResponseStarted), string(startedStage))
 	v.compare("audit as the answer begins", render(AuditOf(v.o)), render(AuditOf(&Observation{Audit: v.o.AuditStarted})))
 }
 
@@ -238,7 +238,7 @@ const loopback = "127.0.0.1"
 
 // expectedSources returns the addresses from which a request must have come: those in its headers, and at the end its
 // own (SourceIPs in k8s.io/apimachinery/pkg/util/net). The own address may be any on clusters on other machines.
-func (v *stepJudge) expectedSources(seen []string) (want []string) {
+func (v *stepJudge) expectedSources(got []string) (want []string) {
 	add := func(text string) {
 		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
 			want = append(want, ip.String())
@@ -252,8 +252,8 @@ func (v *stepJudge) expectedSources(seen []string) (want []string) {
 		add(ip)
 	}
 	own := loopback
-	if !v.e.Capabilities.Processes() && len(seen) > 0 {
-		own = seen[len(seen)-1]
+	if !v.e.Capabilities.Processes() && len(got) > 0 {
+		own = got[len(got)-1]
 	}
 	if n := len(want); n == 0 || want[n-1] != own {
 		add(own)
@@ -274,7 +274,8 @@ func (v *stepJudge) expectedObject(info *request.RequestInfo, ev *auditv1.Event)
 	var body struct {
 		Metadata struct{ Name, UID, ResourceVersion string }
 	}
-	if json.Unmarshal(v.o.Request.Body, &body) == nil && ev.ObjectRef != nil && ev.ObjectRef.Name != "" {
+	hasName := ev.ObjectRef != nil && ev.ObjectRef.Name != ""
+	if hasName && json.Unmarshal(v.o.Request.Body, &body) == nil {
 		ref.Name = cmp.Or(ref.Name, body.Metadata.Name)
 		ref.UID, ref.ResourceVersion = types.UID(body.Metadata.UID), body.Metadata.ResourceVersion
 	}

@@ -64,10 +64,10 @@ func TestImpersonationMode(t *testing.T) {
 	}
 }
 
-func TestFold(t *testing.T) {
+func TestDeriveDecisions(t *testing.T) {
 	a, b := review("u", "get", "", "pods", "a"), review("u", "get", "", "pods", "b")
 	back := func(r Review) Review { r.Point = Back; return r }
-	decided, stray := Fold([]Review{a, back(a), b, a})
+	decided, stray := DeriveDecisions([]Review{a, back(a), b, a})
 	if len(stray) != 0 || len(decided) != 3 {
 		t.Fatalf("decided %v, stray %v", decided, stray)
 	}
@@ -81,7 +81,7 @@ func TestFold(t *testing.T) {
 		"back of another":    {a, back(b)},
 		"back twice":         {a, back(a), back(a)},
 	} {
-		if _, stray := Fold(reviews); len(stray) != 1 {
+		if _, stray := DeriveDecisions(reviews); len(stray) != 1 {
 			t.Errorf("%s: stray %v", name, stray)
 		}
 	}

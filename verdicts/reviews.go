@@ -27,12 +27,12 @@ func (v *stepJudge) checkReviews() {
 		v.checkSubjectMatter()
 		return
 	}
-	if !v.has(scenarios.Reviews) {
+	if !v.hasCapability(scenarios.Reviews) {
 		v.addNotJudged("reviews")
 		return
 	}
 	if countReviews(want) != len(v.decided) {
-		v.compare("reviews", renderWanted(want), renderDecided(v.decided))
+		v.compare("reviews", renderExpectedReviews(want), renderDecidedReviews(v.decided))
 		return
 	}
 	at := 0
@@ -72,19 +72,19 @@ func (v *stepJudge) checkSubjectMatter() {
 		return textIf(isDirect, text+" by "+u.Render(), text)
 	}
 	want := render(reviewOfRequest(info), v.authenticatedUser())
-	got := seq.Map(reviews, func(d Decided) string { return render(Describe(d), reviewUser(d.Spec)) })
+	got := seq.Map(reviews, func(d DecidedReview) string { return render(Describe(d), reviewUser(d.Spec)) })
 	v.compare("reviews (what they are about)", want, textIf(slices.Contains(got, want), want, scenarios.List(got)))
 }
 
 // reviewsOfSubject returns the reviews about the user as whom the request is carried out. It returns none if somebody
 // impersonates a user of the same name, because then nobody can say which of the two a review is about.
-func (v *stepJudge) reviewsOfSubject() []Decided {
+func (v *stepJudge) reviewsOfSubject() []DecidedReview {
 	name, requestor := v.impersonatedName(), v.requestor.Username()
 	if name != "" && name == requestor {
 		return nil
 	}
 	subject := cmp.Or(name, requestor)
-	return seq.Filter(v.decided, func(d Decided) bool { return d.Spec.User == subject })
+	return seq.Filter(v.decided, func(d DecidedReview) bool { return d.Spec.User == subject })
 }
 
 // reviewOfRequest returns the access review that asks for the permission to make a request.
@@ -105,7 +105,7 @@ func (v *stepJudge) mustAskAuthorizers(address *url.URL) bool {
 	isAuthorized := v.event != nil && v.event.Annotations[decisionAnnotation] != ""
 	isOpen := slices.Contains([]string{"/healthz", "/readyz", "/livez"}, address.Path)
 	isPrivileged := slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup)
-	return v.has(scenarios.Reviews) && isAuthorized && !isOpen && !isPrivileged
+	return v.hasCapability(scenarios.Reviews) && isAuthorized && !isOpen && !isPrivileged
 }
 
 // countReviews returns how many reviews are expected, including those that may come in any order.
@@ -115,27 +115,27 @@ func countReviews(want []scenarios.Review) int {
 
 // compareUnordered pairs each expected review with an equal one. It compares what remains on both sides as a whole, to
 // show both.
-func (v *stepJudge) compareUnordered(at int, want []scenarios.Review, got []Decided) {
+func (v *stepJudge) compareUnordered(at int, want []scenarios.Review, got []DecidedReview) {
 	rest := slices.Clone(got)
 	var missing []scenarios.Review
 	for _, w := range want {
-		i := slices.IndexFunc(rest, func(d Decided) bool { return len(v.compareAttributes(w, d)) == 0 })
+		i := slices.IndexFunc(rest, func(d DecidedReview) bool { return len(v.compareAttributes(w, d)) == 0 })
 		if i < 0 {
 			missing = append(missing, w)
 			continue
 		}
 		rest = slices.Delete(rest, i, i+1)
 	}
-	expected, seen := renderWanted(missing), renderDecided(rest)
-	if len(missing) > 0 && expected == seen { // The texts leave out some attributes that differ, such as the requestor's groups.
+	wantText, gotText := renderExpectedReviews(missing), renderDecidedReviews(rest)
+	if len(missing) > 0 && wantText == gotText { // The texts leave out some attributes that differ, such as the requestor's groups.
 		d := v.compareAttributes(missing[0], rest[0])[0]
-		expected, seen = expected+" with "+d.Field+" "+d.Want, seen+" with "+d.Field+" "+d.Got
+		wantText, gotText = wantText+" with "+d.Field+" "+d.Want, gotText+" with "+d.Field+" "+d.Got
 	}
-	v.compare(fmt.Sprintf("reviews[%d..%d]", at, at+len(want)-1), expected, seen)
+	v.compare(fmt.Sprintf("reviews[%d..%d]", at, at+len(want)-1), wantText, gotText)
 }
 
 // compareReview compares one review with the one that is expected in its place.
-func (v *stepJudge) compareReview(i int, want scenarios.Review, got Decided) {
+func (v *stepJudge) compareReview(i int, want scenarios.Review, got DecidedReview) {
 	diffs := v.compareAttributes(want, got)
 	v.result.Judged++
 	for _, d := range diffs {
@@ -146,24 +146,24 @@ func (v *stepJudge) compareReview(i int, want scenarios.Review, got Decided) {
 
 // compareAttributes returns the differences between an expected and an observed review. Field is the name of the
 // attribute.
-func (v *stepJudge) compareAttributes(want scenarios.Review, got Decided) (diffs []Difference) {
+func (v *stepJudge) compareAttributes(want scenarios.Review, got DecidedReview) (diffs []Difference) {
 	check := func(field, w, g string) {
 		if w != g {
 			diffs = append(diffs, Difference{Field: field, Want: quote(w), Got: quote(g)})
 		}
 	}
-	seen := Describe(got)
+	observed := Describe(got)
 	check("user", v.subjectName(want.By), got.Spec.User)
-	check("verb", want.Verb, seen.Verb)
-	check("group", want.Group, seen.Group)
-	check("version", want.Version, seen.Version)
-	check("resource", want.Resource, seen.Resource)
-	check("subresource", want.Subresource, seen.Subresource)
-	check("namespace", want.Namespace, seen.Namespace)
-	check("name", want.Name, seen.Name)
-	check("path", want.Path, seen.Path)
-	check("fieldSelector", want.FieldSelector, seen.FieldSelector)
-	check("labelSelector", want.LabelSelector, seen.LabelSelector)
+	check("verb", want.Verb, observed.Verb)
+	check("group", want.Group, observed.Group)
+	check("version", want.Version, observed.Version)
+	check("resource", want.Resource, observed.Resource)
+	check("subresource", want.Subresource, observed.Subresource)
+	check("namespace", want.Namespace, observed.Namespace)
+	check("name", want.Name, observed.Name)
+	check("path", want.Path, observed.Path)
+	check("fieldSelector", want.FieldSelector, observed.FieldSelector)
+	check("labelSelector", want.LabelSelector, observed.LabelSelector)
 	check("decision", string(want.Decision), string(got.Decision))
 	if want.Extra != nil {
 		check("extra", scenarios.RenderExtra(want.Extra), scenarios.RenderExtra(reviewUser(got.Spec).Extra))
@@ -183,7 +183,7 @@ func (v *stepJudge) subjectName(by scenarios.By) string {
 }
 
 // Describe returns an observed review in the terms of an expectation.
-func Describe(d Decided) scenarios.Review { return scenarios.ReviewOf(d.Spec, d.Decision) }
+func Describe(d DecidedReview) scenarios.Review { return scenarios.ReviewOf(d.Spec, d.Decision) }
 
 // RenderReview returns a review on one line, for people.
 func RenderReview(r scenarios.Review) string {
@@ -214,20 +214,22 @@ func RenderAbout(r scenarios.Review) string {
 
 // describeSpec returns an access review on one line, without its decision.
 func describeSpec(spec authorizationv1.SubjectAccessReviewSpec) string {
-	return fmt.Sprintf("%q %s", spec.User, strings.TrimSuffix(RenderReview(Describe(Decided{Spec: spec})), " → "))
+	return fmt.Sprintf("%q %s", spec.User, strings.TrimSuffix(RenderReview(Describe(DecidedReview{Spec: spec})), " → "))
 }
 
-func renderWanted(want []scenarios.Review) string {
+// renderExpectedReviews returns the expected reviews on one line.
+func renderExpectedReviews(want []scenarios.Review) string {
 	return renderLines(want, func(w scenarios.Review) string {
 		if len(w.Unordered) > 0 {
-			return "in any order {" + renderWanted(w.Unordered) + "}"
+			return "in any order {" + renderExpectedReviews(w.Unordered) + "}"
 		}
 		return RenderReview(w)
 	})
 }
 
-func renderDecided(got []Decided) string {
-	return renderLines(got, func(d Decided) string { return RenderReview(Describe(d)) })
+// renderDecidedReviews returns the observed reviews on one line.
+func renderDecidedReviews(got []DecidedReview) string {
+	return renderLines(got, func(d DecidedReview) string { return RenderReview(Describe(d)) })
 }
 
 // These are the points of the authorizer chain at which reviews are recorded. The recorder stands at the first two.
@@ -238,21 +240,21 @@ const (
 	Policy = "policy"
 )
 
-// Decided is one access review with the decision of the authorizers between the recorder's two points.
-type Decided struct {
+// DecidedReview is one access review with the decision of the authorizers between the recorder's two points.
+type DecidedReview struct {
 	Spec     authorizationv1.SubjectAccessReviewSpec `json:"spec"`
 	Decision scenarios.Decision                      `json:"decision"`
 	At       time.Time                               `json:"at"` // when it arrived at the front
 }
 
-// Fold turns the reviews of one request, as they arrived at both points, into decisions. If a review reached the back,
-// no authorizer before it had an opinion. Otherwise one of them decided: the decision is Deny if the scripted webhook
-// denied, because no other authorizer ever does, and Allow if not. Reviews that arrived at a later point but not at the
-// front are returned as stray.
-func Fold(reviews []Review) (decided []Decided, stray []Review) {
+// DeriveDecisions turns the reviews of one request, as they arrived at both points, into decisions. If a review reached
+// the back, no authorizer before it had an opinion. Otherwise one of them decided: the decision is Deny if the scripted
+// webhook denied, because no other authorizer ever does, and Allow if not. Reviews that arrived at a later point but
+// not at the front are returned as stray.
+func DeriveDecisions(reviews []Review) (decided []DecidedReview, stray []Review) {
 	for _, r := range reviews {
 		if r.Point == Front {
-			decided = append(decided, Decided{Spec: r.Spec, Decision: scenarios.Allow, At: r.At})
+			decided = append(decided, DecidedReview{Spec: r.Spec, Decision: scenarios.Allow, At: r.At})
 			continue
 		}
 		d := findUndecided(decided, r.Spec)
@@ -270,7 +272,7 @@ func Fold(reviews []Review) (decided []Decided, stray []Review) {
 
 // findUndecided returns the last review with this spec that has not reached the end of the chain yet, or nil if there
 // is none. Reviews of requests that were sent at the same time may stand between them.
-func findUndecided(decided []Decided, spec authorizationv1.SubjectAccessReviewSpec) *Decided {
+func findUndecided(decided []DecidedReview, spec authorizationv1.SubjectAccessReviewSpec) *DecidedReview {
 	for i := range slices.Backward(decided) {
 		d := &decided[i]
 		if d.Decision != scenarios.NoOpinion && equality.Semantic.DeepEqual(d.Spec, spec) {
@@ -280,11 +282,11 @@ func findUndecided(decided []Decided, spec authorizationv1.SubjectAccessReviewSp
 	return nil
 }
 
-// foldReviews returns the decisions of reviews, and demands that none is stray. One recorder serves both points, so it
-// is the API server's fault if a review arrives only at a later point: it left out an authorizer, or asked two of them
-// different things.
-func (v *stepJudge) foldReviews(reviews []Review) []Decided {
-	decided, stray := Fold(reviews)
+// deriveDecisions returns the decisions of reviews, and demands that none is stray. One recorder serves both points, so
+// it is the API server's fault if a review arrives only at a later point: it left out an authorizer, or asked two of
+// them different things.
+func (v *stepJudge) deriveDecisions(reviews []Review) []DecidedReview {
+	decided, stray := DeriveDecisions(reviews)
 	if len(stray) > 0 {
 		v.compare(chainField, "none that has not passed its beginning", describeSpec(stray[0].Spec))
 	}

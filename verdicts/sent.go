@@ -18,8 +18,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// NotSent returns how the recorded request differs from the one that a requestor was to send, or "" if it does not.
-func NotSent(r *scenarios.Request, by scenarios.Requestor, o *Observation) string {
+// CompareSentRequest returns how the recorded request differs from the one that a requestor was to send, or "" if it
+// does not.
+func CompareSentRequest(r *scenarios.Request, by scenarios.Requestor, o *Observation) string {
 	return (&stepJudge{request: r, requestor: by, o: o}).checkSent()
 }
 
@@ -31,7 +32,7 @@ func (v *stepJudge) checkSent() (problem string) {
 	if got.Requestor != want.Username() {
 		return fmt.Sprintf("the request was sent by %q, and the scenario wants %q", got.Requestor, want.Username())
 	}
-	if v.client {
+	if v.isFromClient {
 		// The other headers are the client's own. Its method and path are compared with what it must send.
 		got.Headers = impersonationHeaders(got)
 	} else if problem := cmp.Or(v.checkRequestLine(), v.checkBody()); problem != "" {
@@ -45,22 +46,22 @@ func (v *stepJudge) checkSent() (problem string) {
 			return "of the token to review, " + problem
 		}
 	}
-	if problem := v.checkOthers(); problem != "" {
+	if problem := v.checkFurtherCredentials(); problem != "" {
 		return problem
 	}
 	return v.checkCredential(got.Credential, want)
 }
 
-// checkOthers demands that the request carried the credentials of the other requestors whom the scenario names, and no
-// more.
+// checkFurtherCredentials demands that the request carried the credentials of the other requestors whom the scenario
+// names, and no more.
 //
 // Source: the evidence itself: otherwise it says nothing about the API server.
-func (v *stepJudge) checkOthers() (problem string) {
-	sent, with := v.o.Request.Others, v.request.With
-	if len(sent) != len(with) {
-		return fmt.Sprintf("the request carried %d further credentials, and the scenario wants %d", len(sent), len(with))
+func (v *stepJudge) checkFurtherCredentials() (problem string) {
+	sent, aliases := v.o.Request.Others, v.request.With
+	if len(sent) != len(aliases) {
+		return fmt.Sprintf("the request carried %d further credentials, and the scenario wants %d", len(sent), len(aliases))
 	}
-	for i, alias := range with {
+	for i, alias := range aliases {
 		if problem := v.checkCredential(sent[i], v.s.Requestors[alias]); problem != "" {
 			return fmt.Sprintf("of the credential of %s, %s", alias, problem)
 		}
@@ -116,18 +117,18 @@ func impersonationHeaders(r SentRequest) map[string][]string {
 //
 // Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkCredential(c *scenarios.User, r scenarios.Requestor) (problem string) {
-	sentNone := c == nil
-	if sentNone != r.Anonymous {
+	lacksCredential := c == nil
+	if lacksCredential != r.Anonymous {
 		return fmt.Sprintf("the request was to be sent by %q, and whose credential it carried is not what was recorded", r.Username())
 	}
-	if sentNone {
+	if lacksCredential {
 		return ""
 	}
 	want := expectedCredential(r, c)
 	if want.Render() == c.Render() {
 		return ""
 	}
-	if v.isMintedWrongly(r, c.Name) {
+	if v.isIssuedWrongly(r, c.Name) {
 		v.compare("credential", want.Render(), c.Render())
 		return ""
 	}
@@ -158,12 +159,15 @@ func expectedCredential(r scenarios.Requestor, got *scenarios.User) scenarios.Us
 	return want
 }
 
-// isMintedWrongly reports whether it is the API server's fault that a credential is not the requestor's. That is so if
+// isIssuedWrongly reports whether it is the API server's fault that a credential is not the requestor's. That is so if
 // it is a token which the API server issued on request, for that account or for one that cannot exist, and if it is not
 // the token of another requestor, which might have been sent by mistake.
-func (v *stepJudge) isMintedWrongly(r scenarios.Requestor, name string) bool {
+func (v *stepJudge) isIssuedWrongly(r scenarios.Requestor, name string) bool {
 	sa := r.ServiceAccount
-	if sa == nil || sa.Running || len(sa.Times) > 0 { // the kubelet requested the token, or it was signed here
+	if sa == nil {
+		return false
+	}
+	if sa.Running || len(sa.Times) > 0 { // the kubelet requested the token, or it was signed here
 		return false
 	}
 	for _, other := range v.s.Requestors {

@@ -9,25 +9,26 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Unheeded is a grant, or the end of one, that an API server accepted but that its access reviews did not show.
-type Unheeded struct {
+// UnappliedGrant is a grant, or the end of one, that an API server accepted but that did not show in its access
+// reviews.
+type UnappliedGrant struct {
 	// Step is the index of the step that granted or revoked. It is 0 for what is granted before the first step.
 	Step int `json:"step"`
 	// Review is the review that was asked, Want whether it should have been allowed, and Answer the last answer.
 	Review authorizationv1.SubjectAccessReviewSpec   `json:"review"`
 	Want   bool                                      `json:"want"`
 	Answer authorizationv1.SubjectAccessReviewStatus `json:"answer"`
-	// Asked is how many reviews were answered, and Millis how long after the change the last of them was.
-	Asked  int   `json:"asked"`
-	Millis int64 `json:"millis"`
+	// Reviews is how many reviews were answered, and Millis how long after the change the last of them was.
+	Reviews int   `json:"asked"`
+	Millis  int64 `json:"millis"`
 	// Stored are the roles and bindings of the grant as the API server shows them afterwards.
 	Stored []map[string]any `json:"stored"`
 }
 
 // An API server that has answered so many reviews in so long had time to see a change, and was not too busy to answer.
 const (
-	heedMillis = 10_000
-	heedAsked  = 20
+	minMillis  = 10_000
+	minReviews = 20
 )
 
 // These are the fields of differences that arise while a scenario is set up.
@@ -72,27 +73,29 @@ func (j *judge) failSetup(d Difference) Result {
 	return j.conclude()
 }
 
-// judgeUnheeded judges a grant that access reviews do not show. The API server contradicts itself, and has failed, if
-// its reviews differ from the roles and bindings that it shows, and if nothing else can be the cause.
-func (j *judge) judgeUnheeded(u *Unheeded) Result {
-	said := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Asked, u.Millis, describeSpec(u.Review))
+// judgeUnappliedGrant judges a grant that access reviews do not show. The API server contradicts itself, and has
+// failed, if its reviews differ from the roles and bindings that it shows, and if nothing else can be the cause.
+func (j *judge) judgeUnappliedGrant(u *UnappliedGrant) Result {
+	answer := fmt.Sprintf("allowed=%v after %d reviews in %d ms: %s", u.Answer.Allowed, u.Reviews, u.Millis, describeSpec(u.Review))
+	isAsWanted := u.Answer.Allowed == u.Want
+	isUnclear := !u.hadTime() || j.mayBeAnothersAnswer(u)
 	switch {
-	case u.Answer.Allowed == u.Want || !u.hadTime() || j.mayFollowOthers(u):
-		return j.makeInvalid(BlameEnvironment, "whether a grant is in force could not be seen: "+said)
+	case isAsWanted || isUnclear:
+		return j.makeInvalid(BlameEnvironment, "whether a grant is in force could not be seen: "+answer)
 	case scenarios.Covered(scenarios.RulesFromManifests(u.Stored), u.Review) != u.Want:
-		return j.makeInvalid(BlameEnvironment, "the roles and bindings that the API server shows are not those that it was given: "+said)
+		return j.makeInvalid(BlameEnvironment, "the roles and bindings that the API server shows are not those that it was given: "+answer)
 	}
-	return j.failSetup(Difference{Step: u.Step, Field: grantField, Want: fmt.Sprintf("allowed=%v, as its roles and bindings say", u.Want), Got: said})
+	return j.failSetup(Difference{Step: u.Step, Field: grantField, Want: fmt.Sprintf("allowed=%v, as its roles and bindings say", u.Want), Got: answer})
 }
 
 // hadTime reports whether the API server had time to see the change, and was not too busy to answer.
-func (u *Unheeded) hadTime() bool { return u.Asked >= heedAsked && u.Millis >= heedMillis }
+func (u *UnappliedGrant) hadTime() bool { return u.Reviews >= minReviews && u.Millis >= minMillis }
 
-// mayFollowOthers reports whether another authorizer than RBAC may have given the last answer. On an existing cluster
-// nobody here knows whether there is an RBAC authorizer at all. On targets of our own no authorizer before RBAC denies,
-// because webhooks have no opinion of what the harness asks. There are two exceptions: a webhook that could not be
-// reached, which the answer reports as an error, and another authorizer that has the grants.
-func (j *judge) mayFollowOthers(u *Unheeded) bool {
+// mayBeAnothersAnswer reports whether another authorizer than RBAC may have given the last answer. On an existing
+// cluster nobody here knows whether there is an RBAC authorizer at all. On targets of our own no authorizer before RBAC
+// denies, because webhooks have no opinion of what the harness asks. There are two exceptions: a webhook that could not
+// be reached, which the answer reports as an error, and another authorizer that has the grants.
+func (j *judge) mayBeAnothersAnswer(u *UnappliedGrant) bool {
 	if j.e.Capabilities.Foreign() {
 		return true
 	}

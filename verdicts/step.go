@@ -21,15 +21,15 @@ import (
 // stepJudge judges one request of a scenario. Each of its methods called check… demands one thing of what was observed.
 type stepJudge struct {
 	*judge
-	index     int
-	request   *scenarios.Request
-	requestor scenarios.Requestor
-	expect    *scenarios.Expect
-	o         *Observation
-	client    bool // the request is one of those that a client program sent
-	event     *auditv1.Event
-	status    *metav1.Status // of the answer
-	decided   []Decided
+	index        int
+	request      *scenarios.Request
+	requestor    scenarios.Requestor
+	expect       *scenarios.Expect
+	o            *Observation
+	isFromClient bool // the request is one of those that a client program sent
+	event        *auditv1.Event
+	status       *metav1.Status // of the answer
+	decided      []DecidedReview
 }
 
 // impersonatedName returns the name of the user who is to be impersonated, or "" if nobody is.
@@ -37,7 +37,7 @@ func (v *stepJudge) impersonatedName() string { return v.request.WantedUser() }
 
 // reviewsUntilFinal returns the reviews up to that of the request itself. It leaves out the last one if the request
 // itself asks for an access review.
-func (v *stepJudge) reviewsUntilFinal() []Decided {
+func (v *stepJudge) reviewsUntilFinal() []DecidedReview {
 	if _, ok := v.requestedReview(); ok {
 		return v.decided[:max(0, len(v.decided)-1)]
 	}
@@ -46,7 +46,7 @@ func (v *stepJudge) reviewsUntilFinal() []Decided {
 
 // finalReview returns the review of the request itself, if it was sent on behalf of somebody else and the authorizers
 // were asked about it.
-func (v *stepJudge) finalReview() (d Decided, ok bool) {
+func (v *stepJudge) finalReview() (d DecidedReview, ok bool) {
 	all := v.reviewsUntilFinal()
 	if len(all) == 0 || all[len(all)-1].Spec.User != v.impersonatedName() {
 		return d, false
@@ -80,7 +80,8 @@ func (v *stepJudge) checkSubjects() {
 // Source: KEP-5284, Monitoring Requirements; k8s.io/apiserver/pkg/endpoints/filters/impersonation/metrics.
 func (v *stepJudge) checkCounts() (problem string) {
 	isPrivileged := slices.Contains(v.requestor.Groups, user.SystemPrivilegedGroup) // authorizers are not asked about its members
-	if isPrivileged || !v.has(scenarios.Metrics) || !v.has(scenarios.Reviews) {
+	areCountsShown := v.hasCapability(scenarios.Metrics) && v.hasCapability(scenarios.Reviews)
+	if isPrivileged || !areCountsShown {
 		return ""
 	}
 	decided := v.decided
@@ -97,22 +98,23 @@ func (v *stepJudge) checkCounts() (problem string) {
 
 // renderChecks returns the impersonation checks among reviews, by mode and decision. If a user is given, it returns
 // only those about that user.
-func renderChecks(decided []Decided, user string) string {
-	var seen []scenarios.MetricDelta
+func renderChecks(decided []DecidedReview, user string) string {
+	var checks []scenarios.MetricDelta
 	for _, d := range decided {
 		isOfUser := user == "" || d.Spec.User == user
 		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok && isOfUser {
-			seen = append(seen, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
+			checks = append(checks, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
 		}
 	}
-	return scenarios.RenderDeltas(seen)
+	return scenarios.RenderDeltas(checks)
 }
 
 // hasLostReviews reports whether the recorder has seen fewer reviews than belong to what the API server counted.
 func (v *stepJudge) hasLostReviews(counted string) bool {
 	all := append([]scenarios.Alternative{{Reviews: v.expect.Reviews, Metrics: v.expect.Metrics}}, v.expect.OneOf...)
 	return slices.ContainsFunc(all, func(a scenarios.Alternative) bool {
-		return a.Metrics != nil && scenarios.RenderDeltas(a.Metrics.Authorizations) == counted && len(v.decided) < countReviews(a.Reviews)
+		isCounted := a.Metrics != nil && scenarios.RenderDeltas(a.Metrics.Authorizations) == counted
+		return isCounted && len(v.decided) < countReviews(a.Reviews)
 	})
 }
 
@@ -122,7 +124,7 @@ func (v *stepJudge) hasLostReviews(counted string) bool {
 // Source: the reference page on authorization; WithAuthorization in k8s.io/apiserver/pkg/endpoints/filters/authorization.go.
 func (v *stepJudge) checkOutcome() {
 	got := v.observedOutcome()
-	if v.isToldByAuditOnly(got) {
+	if v.isShownByAuditOnly(got) {
 		v.addNotJudged("outcome")
 	} else {
 		v.compare(outcomeField, string(v.expect.Outcome), string(got))
@@ -147,7 +149,7 @@ func (v *stepJudge) checkOutcome() {
 // these are not enough.
 func (v *stepJudge) observedOutcome() scenarios.Outcome {
 	got := outcomeOfAnswer(v.o.Response.Code, v.status)
-	if got == "" && !v.isLeftOutByPolicy() {
+	if got == "" && !v.isExcludedByAuditPolicy() {
 		got = outcomeFromAudit(v.o.Response.Code, v.event)
 	}
 	if got != scenarios.RequestForbidden || v.event == nil {
@@ -162,14 +164,14 @@ func (v *stepJudge) observedOutcome() scenarios.Outcome {
 	return got
 }
 
-// isToldByAuditOnly reports whether only an audit event could show the outcome and the target shows none. Either the
+// isShownByAuditOnly reports whether only an audit event could show the outcome and the target shows none. Either the
 // answer shows nothing, or it is an expected refusal by admission or a handler, which looks like one by an authorizer.
-func (v *stepJudge) isToldByAuditOnly(got scenarios.Outcome) bool {
-	if v.isAudited() {
+func (v *stepJudge) isShownByAuditOnly(got scenarios.Outcome) bool {
+	if v.mustHaveEvent() {
 		return false
 	}
-	isRefusedBehind := v.expect.Outcome == scenarios.Allowed && v.expect.Code >= codeBadRequest && v.expect.Code == v.o.Response.Code
-	return got == "" || isRefusedBehind
+	isRefusedAfterAuthorization := v.expect.Outcome == scenarios.Allowed && v.expect.Code >= codeBadRequest && v.expect.Code == v.o.Response.Code
+	return got == "" || isRefusedAfterAuthorization
 }
 
 // checkMessage demands the message that the scenario states, or a message that its pattern matches. For a TokenReview
@@ -231,7 +233,7 @@ func (v *stepJudge) checkUser() {
 		return
 	}
 	sources := 0
-	if v.has(scenarios.Reviews) && v.expectsFinalReview() {
+	if v.hasCapability(scenarios.Reviews) && v.expectsFinalReview() {
 		sources++
 		got := noFinalReview
 		if d, ok := v.finalReview(); ok {
@@ -254,7 +256,8 @@ func (v *stepJudge) checkUser() {
 //
 // Source: the reference page on user impersonation, the headers of a request.
 func (v *stepJudge) checkWantedUser() {
-	if v.expect.User != nil || v.event == nil || v.event.ImpersonatedUser == nil {
+	isImpersonated := v.event != nil && v.event.ImpersonatedUser != nil
+	if v.expect.User != nil || !isImpersonated {
 		return
 	}
 	u := v.event.ImpersonatedUser
@@ -322,7 +325,7 @@ func (v *stepJudge) checkMetrics() {
 	if want == nil {
 		return
 	}
-	if !v.has(scenarios.Metrics) {
+	if !v.hasCapability(scenarios.Metrics) {
 		v.addNotJudged("metrics")
 		return
 	}
@@ -395,14 +398,15 @@ func (v *stepJudge) requestedReview() (spec authorizationv1.SubjectAccessReviewS
 // Source: the reference page on authorization, checking API access; k8s.io/kubernetes/pkg/registry/authorization/util/helpers.go.
 func (v *stepJudge) checkForwardedReview() {
 	spec, ok := v.requestedReview()
-	if !ok || !v.has(scenarios.Reviews) || v.event == nil {
+	if !ok {
 		return
 	}
-	if slices.Contains(spec.Groups, user.SystemPrivilegedGroup) {
+	isShown := v.hasCapability(scenarios.Reviews) && v.event != nil
+	if !isShown || slices.Contains(spec.Groups, user.SystemPrivilegedGroup) {
 		return
 	}
 	render := func(spec authorizationv1.SubjectAccessReviewSpec) string {
-		r := Describe(Decided{Spec: spec})
+		r := Describe(DecidedReview{Spec: spec})
 		return fmt.Sprintf("%s %s of version %q, fields %s, labels %s", reviewUser(spec).Render(), r.Verb+" "+RenderAbout(r), r.Version, r.FieldSelector, r.LabelSelector)
 	}
 	var answer authorizationv1.SubjectAccessReview

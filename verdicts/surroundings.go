@@ -20,8 +20,8 @@ type surrounding struct {
 func (v *stepJudge) surroundings() []surrounding {
 	want, got := v.expect, v.o
 	return []surrounding{
-		{"backend", want.Backend != nil, v.has(scenarios.Aggregation), v.checkBackend},
-		{"admission", want.Admission != nil, v.has(scenarios.Aggregation), func() {
+		{"backend", want.Backend != nil, v.hasCapability(scenarios.Aggregation), v.checkBackend},
+		{"admission", want.Admission != nil, v.hasCapability(scenarios.Aggregation), func() {
 			v.compare("admission", RenderUsers(want.Admission), RenderUsers(got.Admission))
 		}},
 		{"flow", want.Flow != nil, got.Response.Flow != nil, func() {
@@ -44,7 +44,7 @@ func (v *stepJudge) checkSurroundings() {
 		switch {
 		case part.isShown:
 			part.check()
-		case v.e.Capabilities.Processes() && v.has(scenarios.Metrics):
+		case v.e.Capabilities.Processes() && v.hasCapability(scenarios.Metrics):
 			v.compare(part.field, "something to be judged", "nothing")
 		default:
 			v.addNotJudged(part.field)
@@ -58,10 +58,10 @@ func (v *stepJudge) checkSurroundings() {
 func (v *stepJudge) checkLog() {
 	for _, pattern := range v.expect.Log {
 		line, err := regexp.Compile(pattern)
-		seen := scenarios.List(v.o.Log)
+		shown := scenarios.List(v.o.Log)
 		if err == nil && slices.ContainsFunc(v.o.Log, line.MatchString) {
-			seen = pattern
+			shown = pattern
 		}
-		v.compare("log", pattern, seen)
+		v.compare("log", pattern, shown)
 	}
 }

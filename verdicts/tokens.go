@@ -29,13 +29,13 @@ type claims struct {
 	Expires    int64    `json:"exp"`
 	Kubernetes struct {
 		Namespace                         string
-		ServiceAccount, Pod, Secret, Node named
+		ServiceAccount, Pod, Secret, Node namedObject
 		WarnAfter                         int64
 	} `json:"kubernetes.io"`
 }
 
-// named is an object that a token names.
-type named struct{ Name, UID string }
+// namedObject is an object that a token names.
+type namedObject struct{ Name, UID string }
 
 // decodePayload returns the payload of a token as JSON, or nil if the text is not a token.
 func decodePayload(token string) json.RawMessage {
@@ -99,14 +99,14 @@ func (v *stepJudge) expectedClaims(answer *authenticationv1.TokenRequest, got cl
 	want.Subject, want.Audiences = serviceaccount.MakeUsername(answer.Namespace, answer.Name), answer.Spec.Audiences
 	k := &want.Kubernetes
 	accountUID := cmp.Or(string(answer.UID), got.Kubernetes.ServiceAccount.UID, "some") // answers of Kubernetes 1.33 have no UID
-	k.Namespace, k.ServiceAccount = answer.Namespace, named{answer.Name, accountUID}
+	k.Namespace, k.ServiceAccount = answer.Namespace, namedObject{answer.Name, accountUID}
 	bound := ptr.Deref(answer.Spec.BoundObjectRef, authenticationv1.BoundObjectReference{})
 	k.Pod, k.Secret = boundObject(bound, "Pod", k.Pod), boundObject(bound, "Secret", k.Secret)
 	if bound.Kind != "Pod" { // a token for a pod also names the pod's node
 		k.Node = boundObject(bound, "Node", k.Node)
 	}
-	const clocksMayDiffer = time.Minute
-	if late := time.Unix(got.IssuedAt, 0).Sub(v.o.Sent); late.Abs() > clocksMayDiffer {
+	const clockTolerance = time.Minute
+	if delay := time.Unix(got.IssuedAt, 0).Sub(v.o.Sent); delay.Abs() > clockTolerance {
 		want.IssuedAt = v.o.Sent.Unix()
 	}
 	want.NotBefore = want.IssuedAt
@@ -124,11 +124,11 @@ func requestedEnd(answer *authenticationv1.TokenRequest, c claims) int64 {
 
 // boundObject returns the object of a kind that a token must name: the one that the token is bound to, with any UID, or
 // none.
-func boundObject(bound authenticationv1.BoundObjectReference, kind string, got named) named {
+func boundObject(bound authenticationv1.BoundObjectReference, kind string, got namedObject) namedObject {
 	if bound.Kind != kind {
-		return named{}
+		return namedObject{}
 	}
-	return named{bound.Name, cmp.Or(string(bound.UID), got.UID, "some")}
+	return namedObject{bound.Name, cmp.Or(string(bound.UID), got.UID, "some")}
 }
 
 // checkTokenReview demands that a TokenReview of a requestor's token says that the token is good and whose it is, by
@@ -156,9 +156,9 @@ func (v *stepJudge) checkTokenReview() {
 }
 
 // commonAudiences returns the audiences of a token that a TokenReview asks for, or all of them if it asks for none.
-func commonAudiences(ofToken, requested []string) []string {
+func commonAudiences(tokenAudiences, requested []string) []string {
 	if len(requested) == 0 {
-		return ofToken
+		return tokenAudiences
 	}
-	return seq.Filter(ofToken, func(a string) bool { return slices.Contains(requested, a) })
+	return seq.Filter(tokenAudiences, func(a string) bool { return slices.Contains(requested, a) })
 }

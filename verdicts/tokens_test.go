@@ -68,9 +68,9 @@ func TestClaimsAsRequested(t *testing.T) {
 	}
 }
 
-// TestReviewed checks that a TokenReview of a good token says completely whose it is, and that one of a bad token says
+// TestTokenReviewNamesOwner checks that a TokenReview of a good token says completely whose it is, and that one of a bad token says
 // only why it is bad.
-func TestReviewed(t *testing.T) {
+func TestTokenReviewNamesOwner(t *testing.T) {
 	const good = `{"kind":"TokenReview","spec":{"token":"[redacted]"},"status":{"authenticated":true,"audiences":["api"],"user":{"username":"system:serviceaccount:n:agent","uid":"u1",` +
 		`"groups":["system:serviceaccounts","system:serviceaccounts:n","system:authenticated"],"extra":{"authentication.kubernetes.io/credential-id":["JTI=1"],` +
 		`"authentication.kubernetes.io/node-name":["node1"],"authentication.kubernetes.io/node-uid":["u3"],"authentication.kubernetes.io/pod-name":["p"],"authentication.kubernetes.io/pod-uid":["u2"]}}}}`
@@ -103,8 +103,8 @@ func TestReviewed(t *testing.T) {
 	}
 }
 
-// TestReviewedIsSent checks that a TokenReview has to ask about a token of the requestor that the scenario names.
-func TestReviewedIsSent(t *testing.T) {
+// TestTokenReviewAsksAboutNamedRequestor checks that a TokenReview has to ask about a token of the requestor that the scenario names.
+func TestTokenReviewAsksAboutNamedRequestor(t *testing.T) {
 	agent := scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{Namespace: "n", Name: "agent", Pod: "p", Node: "node1"}}
 	request := &scenarios.Request{By: "operator", Verb: "create", Resource: "tokenreviews", APIGroup: "authentication.k8s.io",
 		Body: map[string]any{"kind": "TokenReview", "spec": map[string]any{"token": "agent"}}}

@@ -6,9 +6,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestOrTooLarge judges answers to a request that the HTTP server may refuse. If it refused, nobody may have seen the
+// TestRequestMayBeTooLarge judges answers to a request that the HTTP server may refuse. If it refused, nobody may have seen the
 // request; every other refusal is a failure.
-func TestOrTooLarge(t *testing.T) {
+func TestRequestMayBeTooLarge(t *testing.T) {
 	refuse := func(e *Evidence) {
 		o := &e.Steps[0]
 		o.Response = Response{Code: codeHeadersTooLarge, Body: "431 Request Header Fields Too Large"}
@@ -34,7 +34,7 @@ func TestOrTooLarge(t *testing.T) {
 	}
 }
 
-func TestClientOrTooLarge(t *testing.T) {
+func TestClientRequestMayBeTooLarge(t *testing.T) {
 	want := scenarios.ClientExpect{ExitCode: new(0), Stdout: []string{"yes"}, Requests: []scenarios.ClientRequest{
 		{Expect: scenarios.Expect{Outcome: scenarios.Allowed, OrTooLarge: true}},
 	}}

@@ -48,7 +48,7 @@ func Run(t T, h http.Handler, o Options) {
 	var notLoaded *certify.NotLoadedError
 	switch {
 	case errors.As(err, &notLoaded):
-		t.Fatalf("certifytest: nothing is allowed of %d grants that were asked about: has Options.Load given the policy to the authorizer?", notLoaded.Asked)
+		t.Fatalf("certifytest: nothing is allowed of %d grants that were asked about: has Options.Load given the policy to the authorizer?", notLoaded.Grants)
 		return
 	case err != nil:
 		t.Fatalf("certifytest: %v", err)
@@ -70,6 +70,7 @@ func report(t T, run *certify.Run[certify.Answer]) {
 	t.Logf("certifytest: seed %d, %d reviews", run.Seed, len(run.Answers))
 }
 
+// ask gives the authorizer its policy, and asks the questions of the plan.
 func ask(ctx context.Context, h http.Handler, o Options) (*certify.Run[certify.Answer], error) {
 	if o.Load == nil {
 		return nil, errors.New("Options.Load is needed: it gives the authorizer the policy that is asked about")
@@ -132,6 +133,7 @@ func RunSafe(t T, h http.Handler, versions ...string) {
 	report(t, run)
 }
 
+// askSafe asks the questions of level safe.
 func askSafe(ctx context.Context, h http.Handler, versions []string) (*certify.Run[certify.Answer], error) {
 	plan, err := certify.NewSafePlan(1)
 	if err != nil {

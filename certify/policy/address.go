@@ -19,7 +19,7 @@ func addressOf(form, name string) (string, bool) {
 	binary.BigEndian.PutUint32(six[4:], uint32(sum>>32)|0x0a0a_000a)
 	six[15] = byte(sum) | 1
 	v4, v6 := netip.AddrFrom4(four), netip.AddrFrom16(six)
-	text, known := map[string]string{
+	text, isKnown := map[string]string{
 		"{v4}":       v4.String(),
 		"{v4octal}":  fmt.Sprintf("%d.%03d.%03d.%03d", four[0], four[1], four[2], four[3]),
 		"{v4mapped}": "::ffff:" + v4.String(),
@@ -28,5 +28,5 @@ func addressOf(form, name string) (string, bool) {
 		"{v6upper}":  strings.ToUpper(v6.String()),
 		"{v6long}":   v6.StringExpanded(),
 	}[form]
-	return text, known
+	return text, isKnown
 }

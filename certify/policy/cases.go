@@ -14,30 +14,31 @@ import (
 
 // Case is what is granted and asked to find one way to be wrong. What the policy says is right.
 type Case struct {
-	Reason string // the name of a wrong decision
-	Class  string // the class of the relation, if the case is about one
-	Broad  bool   // a mistake that also shows in other cases of the same attribute
-	Paired bool   // two reviews at a time differ in one attribute, and in the decision: they are also asked at the same time
-	Grants []scenarios.Grant
-	Asked  []spec // the reviews, in order
+	Reason  string // the name of a wrong decision
+	Class   string // the class of the relation, if the case is about one
+	Broad   bool   // a mistake that also shows in other cases of the same attribute
+	Paired  bool   // two reviews at a time differ in one attribute, and in the decision: they are also asked at the same time
+	Grants  []scenarios.Grant
+	Reviews []spec // the reviews, in order
 }
 
+// caseBuilder makes the cases of a seed.
 type caseBuilder struct {
 	*tables
-	random *rand.Rand
-	seed   int64
-	named  int
-	out    []Case
+	random    *rand.Rand
+	seed      int64
+	nameCount int
+	out       []Case
 }
 
-var casesOf sync.Map // by seed, because the policy and the plan need the same cases
+var casesBySeed sync.Map // by seed, because the policy and the plan need the same cases
 
 // Cases returns all cases of a seed. Those of relations are made by addRelation. The other functions called add… are
 // in implied.go (what does not follow from a grant), wellknown.go (near misses, names that code may know, selectors),
-// askers.go and own.go (who asks), and pairs.go (reviews at the same time).
+// requestors.go and own.go (who asks), and pairs.go (reviews at the same time).
 func Cases(seed int64) []Case {
-	if known, ok := casesOf.Load(seed); ok {
-		return known.([]Case)
+	if cached, ok := casesBySeed.Load(seed); ok {
+		return cached.([]Case)
 	}
 	d := &caseBuilder{tables: loadTables(), random: Random(seed, "policy"), seed: seed}
 	for _, a := range Attributes() {
@@ -48,7 +49,7 @@ func Cases(seed int64) []Case {
 		}
 	}
 	for _, a := range Attributes()[:3] {
-		a.onPath = true
+		a.isOnPath = true
 		for _, r := range d.Relations {
 			r.Pairs = [][2]string{r.Pairs[0], r.Pairs[d.random.IntN(len(r.Pairs))]}
 			d.addRelation(a, r)
@@ -57,25 +58,25 @@ func Cases(seed int64) []Case {
 	d.addImplied()
 	d.addSubresourceVerbs()
 	d.addNearMisses()
-	d.addKnown()
+	d.addWellKnownNames()
 	d.addSelectors()
 	d.addSeparations()
-	d.addUnnamed()
+	d.addRequestors()
 	d.addPairs()
-	casesOf.Store(seed, d.out)
+	casesBySeed.Store(seed, d.out)
 	return d.out
 }
 
 // newName returns a name that nothing else has. It looks like a name that people use.
 func (d *caseBuilder) newName() string {
 	words := []string{"app", "data", "dev", "infra", "ops", "web", "shop", "pay", "mail", "blue", "team", "edge"}
-	d.named++
-	return words[d.named%len(words)] + "-" + scenarios.Suffix(d.seed, "certify", "relation", fmt.Sprint(d.named))
+	d.nameCount++
+	return words[d.nameCount%len(words)] + "-" + scenarios.Suffix(d.seed, "certify", "relation", fmt.Sprint(d.nameCount))
 }
 
 // add appends a case, unless it asks nothing because the attribute cannot have its values.
 func (d *caseBuilder) add(c Case) {
-	if len(c.Asked) > 0 {
+	if len(c.Reviews) > 0 {
 		d.out = append(d.out, c)
 	}
 }
@@ -98,7 +99,7 @@ func (d *caseBuilder) drawSetting(a Attribute) setting {
 	s := setting{user: d.newName(), namespace: d.newName(), path: "/" + d.newName(), verbs: verbs[d.random.IntN(len(verbs))], object: objects[d.random.IntN(len(objects))]}
 	s.resources = [2]string{s.Resource, "secrets"}
 	if a.Name == "subresource" {
-		s.Resource, s.resources[0] = withSub, withSub
+		s.Resource, s.resources[0] = subresourceParent, subresourceParent
 	}
 	if a.Name == "extra-value" {
 		s.object, s.verbs, s.namespace = extraValues, [2]string{"impersonate", "impersonate:user-info"}, ""
@@ -109,29 +110,30 @@ func (d *caseBuilder) drawSetting(a Attribute) setting {
 	return s
 }
 
-func (s setting) grant(side int, but ...Attribute) scenarios.Grant {
-	left := func(name string) bool {
-		return slices.ContainsFunc(but, func(a Attribute) bool { return a.Name == name })
+// newGrant returns a grant of everything on one side except the given attributes, which are added to it later.
+func (s setting) newGrant(side int, except ...Attribute) scenarios.Grant {
+	isLeftOut := func(name string) bool {
+		return slices.ContainsFunc(except, func(a Attribute) bool { return a.Name == name })
 	}
 	g := scenarios.Grant{Subject: scenarios.Subject{User: s.user}}
-	if !left("verb") {
+	if !isLeftOut("verb") {
 		g.Verbs = []string{s.verbs[side]}
 	}
-	if but[0].onPath {
-		if !left("path") && !left("path-below") {
-			g.NonResourceURLs = []string{s.pathOf(side, left("verb"))}
+	if except[0].isOnPath {
+		if !isLeftOut("path") && !isLeftOut("path-below") {
+			g.NonResourceURLs = []string{s.pathOf(side, isLeftOut("verb"))}
 		}
 		return g
 	}
-	if !left("namespace") {
+	if !isLeftOut("namespace") {
 		g.Namespace = s.namespace
 	}
-	if !left("api-group") {
+	if !isLeftOut("api-group") {
 		g.APIGroups = []string{s.Group}
 	}
 	switch {
-	case left("resource"), left("subresource"):
-	case left("verb") && len(but) == 1:
+	case isLeftOut("resource"), isLeftOut("subresource"):
+	case isLeftOut("verb") && len(except) == 1:
 		g.Resources = []string{s.resources[side]}
 	default:
 		g.Resources = []string{s.Resource}
@@ -147,14 +149,14 @@ func (s setting) pathOf(side int, verb bool) string {
 	return s.path
 }
 
-// ask returns a review of what is granted on one side, apart from the attribute.
-func (s setting) ask(a Attribute, side int, name string) spec {
+// newReview returns a review of what is granted on one side, apart from the attribute.
+func (s setting) newReview(a Attribute, side int, name string) spec {
 	out := spec{User: s.user, Groups: []string{"system:authenticated", "staff"}}
 	verb, resource := s.verbs[side], s.Resource
 	if a.Name == "verb" {
 		resource = s.resources[side]
 	}
-	if a.onPath {
+	if a.isOnPath {
 		out.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: verb, Path: s.pathOf(side, a.Name == "verb")}
 	} else {
 		resource, sub, _ := strings.Cut(resource, "/")
@@ -177,23 +179,23 @@ func (d *caseBuilder) addRelation(a Attribute, r Relation) {
 		c.Reason = "ignores-" + a.Name
 	}
 	size := perGrant
-	if a.single {
+	if a.isSingle {
 		size = 1
 	}
 	for some := range slices.Chunk(r.Pairs, size) {
 		s := d.drawSetting(a)
-		p := pairing{caseBuilder: d, attribute: a, setting: s, grants: [2]scenarios.Grant{s.grant(0, a), s.grant(1, a)}}
+		p := pairing{caseBuilder: d, attribute: a, setting: s, grants: [2]scenarios.Grant{s.newGrant(0, a), s.newGrant(1, a)}}
 		for _, pair := range some {
-			p.add(pair)
+			p.addPair(pair)
 		}
-		c.Asked = append(c.Asked, p.asked...)
+		c.Reviews = append(c.Reviews, p.reviews...)
 		for side := range p.grants {
-			if p.granted[side] > 0 {
+			if p.grantedCount[side] > 0 {
 				c.Grants = append(c.Grants, p.grants[side])
 			}
 		}
 	}
-	if len(c.Asked) > 0 {
+	if len(c.Reviews) > 0 {
 		d.grantBoth(&c, a, r)
 	}
 	d.add(c)
@@ -205,9 +207,9 @@ type pairing struct {
 	attribute Attribute
 	setting   setting
 	grants    [2]scenarios.Grant
-	// granted is how many values are granted on each side.
-	granted [2]int
-	asked   []spec
+	// grantedCount is how many values are granted on each side.
+	grantedCount [2]int
+	reviews      []spec
 }
 
 // newNameFor returns a new name that the attribute can have.
@@ -218,47 +220,47 @@ func (d *caseBuilder) newNameFor(a Attribute) string {
 	return d.newName()
 }
 
-// add grants the strings of a pair, and asks about both on each side. It does nothing if a review cannot have them.
-func (p *pairing) add(pair [2]string) {
+// addPair grants the strings of a pair, and asks about both on each side. It does nothing if a review cannot have them.
+func (p *pairing) addPair(pair [2]string) {
 	a, name := p.attribute, p.newNameFor(p.attribute)
 	values := [2]string{Form(pair[0], name), Form(pair[1], name)}
-	canAsk := a.askable(values[0]) && a.askable(values[1])
-	canGrant := [2]bool{a.grantable(pair[0], values[0]), a.grantable(pair[1], values[1])}
+	canAsk := a.canAskFor(values[0]) && a.canAskFor(values[1])
+	canGrant := [2]bool{a.canGrant(pair[0], values[0]), a.canGrant(pair[1], values[1])}
 	if !canAsk {
 		return
 	}
 	for side, v := range values {
 		if canGrant[side] {
-			p.ask(side, v, values[1-side])
+			p.grantAndAsk(side, v, values[1-side])
 		}
 	}
 }
 
-// ask grants a string on one side, and asks about it and about the other string.
-func (p *pairing) ask(side int, v, other string) {
+// grantAndAsk grants a string on one side, and asks about it and about the other string.
+func (p *pairing) grantAndAsk(side int, v, other string) {
 	a := p.attribute
-	a.grant(&p.grants[side], v)
-	p.granted[side]++
-	one := p.setting.ask(a, side, p.newName())
+	a.addToGrant(&p.grants[side], v)
+	p.grantedCount[side]++
+	one := p.setting.newReview(a, side, p.newName())
 	two := *one.DeepCopy()
 	if p.random.IntN(2) != 0 {
 		v, other = other, v
 	}
-	a.ask(&one, v)
-	a.ask(&two, other)
-	p.asked = append(p.asked, one, two)
+	a.setInReview(&one, v)
+	a.setInReview(&two, other)
+	p.reviews = append(p.reviews, one, two)
 }
 
-// grantBoth grants the same to both strings of a pair. An authorizer that stores grants under a key which is the same for
-// both loses one of them.
+// grantBoth grants the same to both strings of a pair. An authorizer that stores grants under a key which is the same
+// for both loses one of them.
 func (d *caseBuilder) grantBoth(c *Case, a Attribute, r Relation) {
 	s, name := d.drawSetting(a), d.newNameFor(a)
 	for _, form := range r.Pairs[0] {
-		if v := Form(form, name); a.grantable(form, v) {
-			g, asked := s.grant(0, a), s.ask(a, 0, d.newName())
-			a.grant(&g, v)
-			a.ask(&asked, v)
-			c.Grants, c.Asked = append(c.Grants, g), append(c.Asked, asked)
+		if v := Form(form, name); a.canGrant(form, v) {
+			g, review := s.newGrant(0, a), s.newReview(a, 0, d.newName())
+			a.addToGrant(&g, v)
+			a.setInReview(&review, v)
+			c.Grants, c.Reviews = append(c.Grants, g), append(c.Reviews, review)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestCasesAskBothSides(t *testing.T) {
 			if count[c.Reason] == nil {
 				count[c.Reason] = map[scenarios.Decision]int{}
 			}
-			for _, s := range c.Asked {
+			for _, s := range c.Reviews {
 				count[c.Reason][p.Decide(s)]++
 			}
 		}

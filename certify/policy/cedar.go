@@ -30,12 +30,13 @@ func (p *Policy) Cedar() ([]byte, error) {
 		if g.Subject.Group != "" {
 			principal = `principal in k8s::Group::` + cedarString(g.Subject.Group)
 		}
-		resource, when := cedarAsked(g, false)
+		resource, when := cedarScope(g, false)
 		out = cedarPermit(out, fmt.Sprintf("@id(\"grant-%d\")", i), principal, g.Verbs, resource, when)
 	}
 	return out, nil
 }
 
+// cedarPermit appends a permit statement to a file.
 func cedarPermit(out []byte, annotation, principal string, verbs []string, resource string, when []string) []byte {
 	action := "action"
 	if !slices.Contains(verbs, "*") {
@@ -48,36 +49,36 @@ func cedarPermit(out []byte, annotation, principal string, verbs []string, resou
 	return append(out, ";\n"...)
 }
 
-// cedarAsked returns what a grant is about, and its conditions. An attribute without a value is "", or absent if absent
+// cedarScope returns what a grant is about, and its conditions. An attribute without a value is "", or absent if absent
 // is set.
-func cedarAsked(g scenarios.Grant, absent bool) (resource string, when []string) {
+func cedarScope(g scenarios.Grant, absent bool) (resource string, when []string) {
 	if len(g.NonResourceURLs) > 0 {
 		return "resource is k8s::NonResourceURL", cedarPaths(g.NonResourceURLs)
 	}
-	is := cedarMandatory
+	hasValue := cedarMandatory
 	if absent {
-		is = cedarOptional
+		hasValue = cedarOptional
 	}
 	if !slices.Contains(g.APIGroups, "*") {
 		when = append(when, cedarMandatory("apiGroup", g.APIGroups...))
 	}
 	if !slices.Contains(g.Resources, "*") {
-		var some []string
+		var conditions []string
 		for _, r := range g.Resources {
 			resource, sub, _ := strings.Cut(r, "/")
-			condition := is("subresource", sub)
+			condition := hasValue("subresource", sub)
 			if resource != "*" {
 				condition = cedarMandatory("resource", resource) + " && " + condition
 			}
-			some = append(some, condition)
+			conditions = append(conditions, condition)
 		}
-		when = append(when, "("+strings.Join(some, " || ")+")")
+		when = append(when, "("+strings.Join(conditions, " || ")+")")
 	}
 	if g.Namespace != "" {
-		when = append(when, is("namespace", g.Namespace))
+		when = append(when, hasValue("namespace", g.Namespace))
 	}
 	if len(g.Names) > 0 {
-		when = append(when, is("name", g.Names...))
+		when = append(when, hasValue("name", g.Names...))
 	}
 	return "resource is k8s::Resource", when
 }
@@ -101,16 +102,16 @@ func cedarOptional(attribute string, values ...string) string {
 
 // cedarPaths returns the conditions of a grant for paths. Only a * at the end matches more than itself.
 func cedarPaths(paths []string) []string {
-	var some []string
+	var conditions []string
 	for _, path := range paths {
 		if prefix, ok := strings.CutSuffix(path, "*"); ok {
 			pattern := strings.ReplaceAll(cedarString(prefix), "*", `\*`)
-			some = append(some, "resource.path like "+strings.TrimSuffix(pattern, `"`)+`*"`)
+			conditions = append(conditions, "resource.path like "+strings.TrimSuffix(pattern, `"`)+`*"`)
 		} else {
-			some = append(some, "resource.path == "+cedarString(path))
+			conditions = append(conditions, "resource.path == "+cedarString(path))
 		}
 	}
-	return []string{"(" + strings.Join(some, " || ") + ")"}
+	return []string{"(" + strings.Join(conditions, " || ") + ")"}
 }
 
 func cedarList(before string, list []string) string {
@@ -136,9 +137,9 @@ func cedarString(s string) string {
 	return out.String()
 }
 
-// impersonated are the resources that API servers ask about with the verb impersonate, and the entity that each
+// impersonatedResources are the resources that API servers ask about with the verb impersonate, and the entity that each
 // becomes.
-var impersonated = []struct{ group, resource, entity string }{
+var impersonatedResources = []struct{ group, resource, entity string }{
 	{"", "users", "k8s::User"}, {"", "users", "k8s::Node"}, {"", "groups", "k8s::Group"}, {"", "serviceaccounts", "k8s::ServiceAccount"},
 	{"authentication.k8s.io", "uids", "k8s::PrincipalUID"}, {"authentication.k8s.io", "userextras", "k8s::Extra"},
 }
@@ -152,7 +153,7 @@ func (p *Policy) CedarK8s() (map[string][]byte, error) {
 	for i, g := range p.Grants {
 		e.add(i, g)
 	}
-	for _, g := range e.left {
+	for _, g := range e.inexpressible {
 		raw, err := json.Marshal(g)
 		if err != nil {
 			return nil, err
@@ -165,16 +166,16 @@ func (p *Policy) CedarK8s() (map[string][]byte, error) {
 // cedarExport makes the files of CedarK8s.
 type cedarExport struct {
 	files map[string][]byte
-	// left are the grants, or parts of grants, that cannot be expressed.
-	left []scenarios.Grant
-	seed int64
+	// inexpressible are the grants, or parts of grants, that cannot be expressed.
+	inexpressible []scenarios.Grant
+	seed          int64
 }
 
 // add writes a grant.
 func (e *cedarExport) add(i int, g scenarios.Grant) {
 	file, principal, when := cedarPrincipal(g.Subject)
 	if file == "" {
-		e.left = append(e.left, g)
+		e.inexpressible = append(e.inexpressible, g)
 		return
 	}
 	if e.files[file] == nil {
@@ -184,7 +185,7 @@ func (e *cedarExport) add(i int, g scenarios.Grant) {
 		e.files[file] = cedarPermit(e.files[file], fmt.Sprintf("@grant(\"%d\")", i), principal, verbs, resource, slices.Concat(when, also))
 	}
 	if len(g.Resources) == 0 {
-		resource, when := cedarAsked(g, true)
+		resource, when := cedarScope(g, true)
 		permit(g.Verbs, resource, when)
 		return
 	}
@@ -198,7 +199,7 @@ func (e *cedarExport) add(i int, g scenarios.Grant) {
 		}
 	}
 	if len(verbs) > 0 {
-		resource, when := cedarAsked(g, true)
+		resource, when := cedarScope(g, true)
 		permit(verbs, resource, when)
 	}
 }
@@ -208,11 +209,13 @@ func (e *cedarExport) addImpersonation(g scenarios.Grant, permit func(verbs []st
 	g.Verbs = []string{"impersonate"}
 	for _, part := range g.Parts() {
 		if !cedarImpersonate(part, func(resource string, when []string) { permit(part.Verbs, resource, when) }) {
-			e.left = append(e.left, part)
+			e.inexpressible = append(e.inexpressible, part)
 		}
 	}
 }
 
+// cedarPrincipal returns the file, the principal and the conditions for the subject of a grant. They are empty if the
+// model has no principal for it.
 func cedarPrincipal(s scenarios.Subject) (file, principal string, when []string) {
 	parts := strings.Split(s.User, ":")
 	isServiceAccount, isNodeLike := strings.HasPrefix(s.User, "system:serviceaccount:"), strings.HasPrefix(s.User, "system:node:")
@@ -238,13 +241,14 @@ func isNode(user string) bool {
 
 // cedarImpersonate permits what a part of a grant allows somebody to impersonate. It reports whether it could express
 // all of it.
-func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []string)) (whole bool) {
+func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []string)) (isComplete bool) {
 	group, name := part.APIGroups[0], strings.Join(part.Names, "")
 	resource, sub, _ := strings.Cut(part.Resources[0], "/")
-	for _, i := range impersonated {
+	for _, i := range impersonatedResources {
 		isGroup, isResource := group == i.group || group == "*", resource == i.resource || resource == "*"
 		isScope := part.Namespace == "" || i.resource == "serviceaccounts"
-		if !isGroup || !isResource || !isScope {
+		isCovered := isGroup && isResource && isScope
+		if !isCovered {
 			continue
 		}
 		is, when := "resource is "+i.entity, []string(nil)
@@ -263,9 +267,9 @@ func cedarImpersonate(part scenarios.Grant, permit func(resource string, when []
 			is = "resource == " + i.entity + "::" + cedarString(name)
 		}
 		permit(is, when)
-		whole = group != "*" && resource != "*"
+		isComplete = group != "*" && resource != "*"
 	}
-	return whole
+	return isComplete
 }
 
 // cedarEqual returns the condition that an attribute has a value, or none if the value is empty.

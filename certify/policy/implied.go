@@ -10,21 +10,25 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-func rule(user, verb string, o object, namespace string, names ...string) scenarios.Grant {
+// newGrant returns a grant of a verb for an object.
+func newGrant(user, verb string, o object, namespace string, names ...string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, APIGroups: []string{o.Group}, Resources: []string{scenarios.FullResource(o.Resource, o.Subresource)}, Namespace: namespace, Names: names}
 }
 
-func pathRule(user, verb string, paths ...string) scenarios.Grant {
+// newPathGrant returns a grant of a verb for paths.
+func newPathGrant(user, verb string, paths ...string) scenarios.Grant {
 	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, NonResourceURLs: paths}
 }
 
-func ask(user, verb string, o object, namespace, name string) spec {
+// newReview returns a review that asks whether a user may do something to an object.
+func newReview(user, verb string, o object, namespace, name string) spec {
 	return spec{User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: verb, Group: o.Group, Version: "v1", Resource: o.Resource, Subresource: o.Subresource, Namespace: namespace, Name: name,
 	}}
 }
 
-func askPath(user, verb, path string) spec {
+// newPathReview returns a review that asks whether a user may use a verb on a path.
+func newPathReview(user, verb, path string) spec {
 	return spec{User: user, Groups: []string{"system:authenticated"}, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
 }
 
@@ -33,54 +37,55 @@ var pods = object{Resource: "pods"}
 // addImplied adds the cases about what does not follow: one verb, mode, resource or scope from another.
 func (d *caseBuilder) addImplied() {
 	for _, verb := range d.Verbs {
-		one, rest, o, in, name := d.newName(), d.newName(), d.Resources[d.random.IntN(len(d.Resources))], d.newName(), d.newName()
+		verbUser, otherVerbsUser, o, namespace, name := d.newName(), d.newName(), d.Resources[d.random.IntN(len(d.Resources))], d.newName(), d.newName()
 		others := slices.DeleteFunc(slices.Clone(d.Verbs), func(v string) bool { return v == verb })
-		all := rule(rest, "", o, in)
+		all := newGrant(otherVerbsUser, "", o, namespace)
 		all.Verbs = others
-		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{rule(one, verb, o, in), all}}
+		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{newGrant(verbUser, verb, o, namespace), all}}
 		for _, v := range d.Verbs {
-			c.Asked = append(c.Asked, ask(one, v, o, in, ""), ask(one, v, o, in, name))
+			c.Reviews = append(c.Reviews, newReview(verbUser, v, o, namespace, ""), newReview(verbUser, v, o, namespace, name))
 		}
-		c.Asked = append(c.Asked, ask(rest, verb, o, in, ""), ask(rest, others[0], o, in, ""))
+		c.Reviews = append(c.Reviews, newReview(otherVerbsUser, verb, o, namespace, ""), newReview(otherVerbsUser, others[0], o, namespace, ""))
 		d.add(c)
 	}
 	for _, verb := range d.PathVerbs {
 		user, path := d.newName(), "/"+d.newName()
-		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{pathRule(user, verb, path)}}
-		c.Asked = seq.Map(d.PathVerbs, func(v string) spec { return askPath(user, v, path) })
+		c := Case{Reason: "verb-implied", Grants: []scenarios.Grant{newPathGrant(user, verb, path)}}
+		c.Reviews = seq.Map(d.PathVerbs, func(v string) spec { return newPathReview(user, v, path) })
 		d.add(c)
 	}
 	d.addModes()
-	d.addFollowed()
+	d.addSeemingConsequences()
 	d.addNarrowerGrants()
 	for _, o := range d.Resources {
-		user, verb, in := d.newName(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.newName()
+		user, verb, namespace := d.newName(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.newName()
 		if d.random.IntN(3) == 0 {
-			in = ""
+			namespace = ""
 		}
-		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{rule(user, verb, o, in)}}
-		c.Asked = seq.Map(d.Resources, func(other object) spec { return ask(user, verb, other, in, "") })
+		c := Case{Reason: "resource-implied", Grants: []scenarios.Grant{newGrant(user, verb, o, namespace)}}
+		c.Reviews = seq.Map(d.Resources, func(other object) spec { return newReview(user, verb, other, namespace, "") })
 		d.add(c)
 	}
-	for _, in := range []string{"", d.newName(), "default", "kube-system", "kube-public"} {
-		user, sees := d.newName(), d.newName()
-		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{rule(user, "list", pods, in), rule(sees, "get", object{Resource: "namespaces"}, in)}}
-		for _, other := range append(slices.Clone(d.Namespaces), in, d.newName()) {
-			c.Asked = append(c.Asked, ask(user, "list", pods, other, ""), ask(user, "list", pods, other, d.newName()))
+	for _, namespace := range []string{"", d.newName(), "default", "kube-system", "kube-public"} {
+		user, namespaceReader := d.newName(), d.newName()
+		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{newGrant(user, "list", pods, namespace), newGrant(namespaceReader, "get", object{Resource: "namespaces"}, namespace)}}
+		for _, other := range append(slices.Clone(d.Namespaces), namespace, d.newName()) {
+			c.Reviews = append(c.Reviews, newReview(user, "list", pods, other, ""), newReview(user, "list", pods, other, d.newName()))
 		}
 		for _, verb := range []string{"get", "list", "watch"} { // a permission in a namespace does not imply that its holder may see the namespace
-			for _, s := range [][2]string{{in, in}, {"", in}, {in, ""}, {"", ""}} {
-				c.Asked = append(c.Asked, ask(user, verb, object{Resource: "namespaces"}, s[0], s[1]), ask(sees, verb, object{Resource: "namespaces"}, s[0], s[1]))
+			for _, s := range [][2]string{{namespace, namespace}, {"", namespace}, {namespace, ""}, {"", ""}} {
+				c.Reviews = append(c.Reviews, newReview(user, verb, object{Resource: "namespaces"}, s[0], s[1]), newReview(namespaceReader, verb, object{Resource: "namespaces"}, s[0], s[1]))
 			}
 		}
 		d.add(c)
 	}
 }
 
-// addFollowed adds the cases about what only seems to follow from a permission for something else on the same object.
-func (d *caseBuilder) addFollowed() {
-	for i, pair := range d.Follows {
-		c, in, name := Case{Reason: "resource-implied"}, []string{"", d.newName()}[i%2], d.newName()
+// addSeemingConsequences adds the cases about what only seems to follow from a permission for something else on the
+// same object.
+func (d *caseBuilder) addSeemingConsequences() {
+	for i, pair := range d.SeemingConsequences {
+		c, namespace, name := Case{Reason: "resource-implied"}, []string{"", d.newName()}[i%2], d.newName()
 		users := [2]string{d.newName(), d.newName()}
 		for side := range pair {
 			for which, user := range users {
@@ -88,9 +93,9 @@ func (d *caseBuilder) addFollowed() {
 				at, names := append(strings.Split(words[1], "/"), ""), words[2:]
 				o := object{Group: at[0], Resource: at[1], Subresource: at[2]}
 				if side == 0 {
-					c.Grants = append(c.Grants, rule(user, words[0], o, in, names...))
+					c.Grants = append(c.Grants, newGrant(user, words[0], o, namespace, names...))
 				}
-				c.Asked = append(c.Asked, ask(user, words[0], o, in, strings.Join(append(names, name)[:1], "")))
+				c.Reviews = append(c.Reviews, newReview(user, words[0], o, namespace, strings.Join(append(names, name)[:1], "")))
 			}
 		}
 		d.add(c)
@@ -100,23 +105,23 @@ func (d *caseBuilder) addFollowed() {
 // addNarrowerGrants adds pairs of grants about the same. The narrower one takes nothing away from the wider one.
 func (d *caseBuilder) addNarrowerGrants() {
 	for i := range 4 {
-		user, group, in, name := d.newName(), d.newName(), d.newName(), d.newName()
-		wide, narrow := rule(user, "get", pods, ""), rule(user, "delete", pods, in, name)
+		user, group, namespace, name := d.newName(), d.newName(), d.newName(), d.newName()
+		wide, narrow := newGrant(user, "get", pods, ""), newGrant(user, "delete", pods, namespace, name)
 		if i%2 == 0 {
 			narrow.Names = nil
 		}
 		if i > 1 {
 			wide.Subject = scenarios.Subject{Group: group}
 		}
-		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, pathRule(user, "get", "/"+in+"/*"), pathRule(user, "post", "/"+in+"/x")}}
+		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, newPathGrant(user, "get", "/"+namespace+"/*"), newPathGrant(user, "post", "/"+namespace+"/x")}}
 		for _, verb := range []string{"get", "delete"} {
-			for _, at := range [][2]string{{in, name}, {in, d.newName()}, {d.newName(), name}, {in, ""}} {
-				s := ask(user, verb, pods, at[0], at[1])
+			for _, at := range [][2]string{{namespace, name}, {namespace, d.newName()}, {d.newName(), name}, {namespace, ""}} {
+				s := newReview(user, verb, pods, at[0], at[1])
 				s.Groups = append(s.Groups, group)
-				c.Asked = append(c.Asked, s)
+				c.Reviews = append(c.Reviews, s)
 			}
 		}
-		c.Asked = append(c.Asked, askPath(user, "get", "/"+in+"/x"), askPath(user, "post", "/"+in+"/x"), askPath(user, "post", "/"+in+"/y"))
+		c.Reviews = append(c.Reviews, newPathReview(user, "get", "/"+namespace+"/x"), newPathReview(user, "post", "/"+namespace+"/x"), newPathReview(user, "post", "/"+namespace+"/y"))
 		d.add(c)
 	}
 }
@@ -142,23 +147,23 @@ func (d *caseBuilder) addModes() {
 func (d *caseBuilder) addMode(verb string, verbs []string) {
 	users, core, sa := object{Group: "authentication.k8s.io", Resource: "users"}, object{Resource: "users"}, object{Resource: "serviceaccounts"}
 	user, target := d.newName(), d.newName()
-	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb, users, "", target), rule(user, verb, core, "", target)}}
+	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, verb, users, "", target), newGrant(user, verb, core, "", target)}}
 	for _, v := range append(slices.Clone(verbs), "impersonate:", "impersonate:*", "*", verb+":get") {
-		c.Asked = append(c.Asked, ask(user, v, users, "", target), ask(user, v, core, "", target))
+		c.Reviews = append(c.Reviews, newReview(user, v, users, "", target), newReview(user, v, core, "", target))
 	}
-	c.Grants = append(c.Grants, rule(user, verb, sa, target, "robot"))
-	c.Asked = append(c.Asked, ask(user, verb, sa, target, "robot"), ask(user, verb, users, "", "system:serviceaccount:"+target+":robot"),
-		ask(user, verb, core, "", "system:serviceaccount:"+target+":robot"), ask(user, verb, users, "", "system:node:"+target))
+	c.Grants = append(c.Grants, newGrant(user, verb, sa, target, "robot"))
+	c.Reviews = append(c.Reviews, newReview(user, verb, sa, target, "robot"), newReview(user, verb, users, "", "system:serviceaccount:"+target+":robot"),
+		newReview(user, verb, core, "", "system:serviceaccount:"+target+":robot"), newReview(user, verb, users, "", "system:node:"+target))
 	d.add(c)
 }
 
 // addModePatterns adds the cases of verbs that look like patterns but are names.
 func (d *caseBuilder) addModePatterns(verbs []string) {
 	for _, pattern := range d.ModePatterns {
-		user, in := d.newName(), d.newName()
-		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, pattern, pods, in)}}
+		user, namespace := d.newName(), d.newName()
+		c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, pattern, pods, namespace)}}
 		for _, v := range slices.Concat([]string{pattern}, d.PatternVerbs, verbs) {
-			c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
+			c.Reviews = append(c.Reviews, newReview(user, v, pods, namespace, ""))
 		}
 		d.add(c)
 	}
@@ -166,41 +171,41 @@ func (d *caseBuilder) addModePatterns(verbs []string) {
 
 // addModeAction adds the case of one action in one mode.
 func (d *caseBuilder) addModeAction(mode, action string) {
-	user, in, verb := d.newName(), d.newName(), "impersonate-on:"+mode+":"
-	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{rule(user, verb+action, pods, in)}}
+	user, namespace, verb := d.newName(), d.newName(), "impersonate-on:"+mode+":"
+	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, verb+action, pods, namespace)}}
 	for _, v := range d.Actions {
-		c.Asked = append(c.Asked, ask(user, verb+v, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, verb+v, pods, namespace, ""))
 	}
 	for _, m := range append(slices.Clone(d.Modes), "future-mode", "*", "") {
-		c.Asked = append(c.Asked, ask(user, "impersonate-on:"+m+":"+action, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, "impersonate-on:"+m+":"+action, pods, namespace, ""))
 	}
 	for _, v := range []string{action, "impersonate", "impersonate:" + mode, verb + "*", verb, "impersonate-on", "impersonate-on:" + mode, verb + action + ":" + action, "impersonate-as:" + mode + ":" + action} {
-		c.Asked = append(c.Asked, ask(user, v, pods, in, ""))
+		c.Reviews = append(c.Reviews, newReview(user, v, pods, namespace, ""))
 	}
 	plain := d.newName()
-	c.Grants = append(c.Grants, rule(plain, action, pods, in))
-	c.Asked = append(c.Asked, ask(plain, action, pods, in, ""), ask(plain, verb+action, pods, in, ""))
-	acts := d.newName() // who may take an identity may not therefore do anything with it
-	c.Grants = append(c.Grants, rule(acts, "impersonate:"+mode, pods, in))
-	c.Asked = append(c.Asked, ask(acts, "impersonate:"+mode, pods, in, ""), ask(acts, verb+action, pods, in, ""))
+	c.Grants = append(c.Grants, newGrant(plain, action, pods, namespace))
+	c.Reviews = append(c.Reviews, newReview(plain, action, pods, namespace, ""), newReview(plain, verb+action, pods, namespace, ""))
+	impersonator := d.newName() // who may take an identity may not therefore do anything with it
+	c.Grants = append(c.Grants, newGrant(impersonator, "impersonate:"+mode, pods, namespace))
+	c.Reviews = append(c.Reviews, newReview(impersonator, "impersonate:"+mode, pods, namespace, ""), newReview(impersonator, verb+action, pods, namespace, ""))
 	d.add(c)
 }
 
-// addSubresourceVerbs adds the cases of the verbs of a subresource, none of which implies another. For any two verbs, somebody has
-// the one and lacks the other.
+// addSubresourceVerbs adds the cases of the verbs of a subresource, none of which implies another. For any two verbs,
+// somebody has the one and lacks the other.
 func (d *caseBuilder) addSubresourceVerbs() {
 	for _, o := range d.Resources {
 		for set := range 6 {
 			if o.Subresource == "" {
 				break
 			}
-			c, g := Case{Reason: "verb-implied"}, rule(d.newName(), "", o, d.newName())
+			c, g := Case{Reason: "verb-implied"}, newGrant(d.newName(), "", o, d.newName())
 			g.Verbs = nil
 			for i, verb := range d.Actions {
 				if i>>(set/2)&1 == set%2 {
 					g.Verbs = append(g.Verbs, verb)
 				}
-				c.Asked = append(c.Asked, ask(g.Subject.User, verb, o, g.Namespace, ""))
+				c.Reviews = append(c.Reviews, newReview(g.Subject.User, verb, o, g.Namespace, ""))
 			}
 			c.Grants = []scenarios.Grant{g}
 			d.add(c)
@@ -246,34 +251,34 @@ func (d *caseBuilder) addCrossed(a, b Attribute) {
 	s := d.drawSetting(Attribute{})
 	names := [4]string{d.newName(), d.newName(), d.newName(), d.newName()}
 	for side := range 2 {
-		g := s.grant(0, a, b)
-		a.grant(&g, names[side])
-		b.grant(&g, names[2+side])
+		g := s.newGrant(0, a, b)
+		a.addToGrant(&g, names[side])
+		b.addToGrant(&g, names[2+side])
 		c.Grants = append(c.Grants, g)
 	}
-	if !a.single && !b.single {
+	if !a.isSingle && !b.isSingle {
 		s.user, s.namespace = d.newName(), d.newName()
-		g := s.grant(0, a, b)
+		g := s.newGrant(0, a, b)
 		for side := range 2 {
-			a.grant(&g, names[side])
-			b.grant(&g, names[2+side])
+			a.addToGrant(&g, names[side])
+			b.addToGrant(&g, names[2+side])
 		}
 		c.Grants = append(c.Grants, g)
 	}
 	for _, user := range slices.Compact([]string{c.Grants[0].Subject.User, s.user}) {
 		for i := range 4 {
-			r := s.ask(a, 0, "")
+			r := s.newReview(a, 0, "")
 			r.User = user
 			if user != s.user {
 				r.ResourceAttributes.Namespace = c.Grants[0].Namespace
 			}
 			r.ResourceAttributes.Resource = s.Resource
-			a.ask(&r, names[i%2])
-			b.ask(&r, names[2+i/2])
+			a.setInReview(&r, names[i%2])
+			b.setInReview(&r, names[2+i/2])
 			if strings.HasPrefix(a.Name+b.Name, "subresource") || b.Name == "subresource" {
-				r.ResourceAttributes.Resource = withSub
+				r.ResourceAttributes.Resource = subresourceParent
 			}
-			c.Asked = append(c.Asked, r)
+			c.Reviews = append(c.Reviews, r)
 		}
 	}
 	d.add(c)
@@ -288,20 +293,20 @@ func (d *caseBuilder) addJoined(a, b Attribute) {
 		parts = append(parts, sep, d.newName()[:3])
 	}
 	value := name + strings.Join(parts, "")
-	g, forward := s.grant(0, a, b), b.grantable("{}", value)
+	g, forward := s.newGrant(0, a, b), b.canGrant("{}", value)
 	first, second := d.newName(), value
 	if !forward {
 		first, second = value, d.newName()
 	}
-	if !a.grantable("{}", first) || !b.grantable("{}", second) {
+	if !a.canGrant("{}", first) || !b.canGrant("{}", second) {
 		return
 	}
-	a.grant(&g, first)
-	b.grant(&g, second)
+	a.addToGrant(&g, first)
+	b.addToGrant(&g, second)
 	c.Grants = []scenarios.Grant{g}
 	put := func(x, y string) {
-		if a.askable(x) && b.askable(y) {
-			c.Asked = append(c.Asked, s.askBoth(a, b, x, y))
+		if a.canAskFor(x) && b.canAskFor(y) {
+			c.Reviews = append(c.Reviews, s.newReviewOfBoth(a, b, x, y))
 		}
 	}
 	put(first, second)
@@ -328,66 +333,66 @@ func separatorsBetween(a, b Attribute, all []string) []string {
 	return all
 }
 
-// askBoth returns a review with the values of two attributes.
-func (s setting) askBoth(a, b Attribute, x, y string) spec {
-	r := s.ask(a, 0, "")
+// newReviewOfBoth returns a review with the values of two attributes.
+func (s setting) newReviewOfBoth(a, b Attribute, x, y string) spec {
+	r := s.newReview(a, 0, "")
 	r.ResourceAttributes.Resource = s.Resource
 	if strings.HasSuffix(a.Name+b.Name, "subresource") || a.Name == "subresource" {
-		r.ResourceAttributes.Resource = withSub
+		r.ResourceAttributes.Resource = subresourceParent
 	}
-	a.ask(&r, x)
-	b.ask(&r, y)
+	a.setInReview(&r, x)
+	b.setInReview(&r, y)
 	return r
 }
 
 // addWildcards adds the cases of a * that stands alone in a grant: what it covers, and what it does not.
 func (d *caseBuilder) addWildcards() {
-	in, path, known := d.newName(), "/"+d.newName(), d.newName()
+	namespace, path, knownName := d.newName(), "/"+d.newName(), d.newName()
 	for _, g := range []scenarios.Grant{
-		rule("", "*", pods, in), rule("", "get", object{Group: "*", Resource: known}, in), rule("", "get", object{Resource: "*"}, in), rule("", "get", object{Resource: "*/status"}, in),
-		rule("", "get", object{Resource: "*/x"}, in), rule("", "get", object{Resource: "*/*"}, in), rule("", "get", object{Resource: "a/status"}, in),
-		rule("", "*", object{Group: "*", Resource: "*"}, in), rule("", "get", object{Resource: "pods"}, in, "*"), rule("", "get", object{Resource: "pods/*"}, in),
-		rule("", "*", object{Group: known + ".example.com", Resource: "*"}, ""),
-		pathRule("", "get", path, path+"/sub/*"), pathRule("", "get", path+"*"), pathRule("", "get", path+"x*"), pathRule("", "*", path), pathRule("", "get", "*"), pathRule("", "get", "/*"), pathRule("", "*", "*"),
+		newGrant("", "*", pods, namespace), newGrant("", "get", object{Group: "*", Resource: knownName}, namespace), newGrant("", "get", object{Resource: "*"}, namespace), newGrant("", "get", object{Resource: "*/status"}, namespace),
+		newGrant("", "get", object{Resource: "*/x"}, namespace), newGrant("", "get", object{Resource: "*/*"}, namespace), newGrant("", "get", object{Resource: "a/status"}, namespace),
+		newGrant("", "*", object{Group: "*", Resource: "*"}, namespace), newGrant("", "get", object{Resource: "pods"}, namespace, "*"), newGrant("", "get", object{Resource: "pods/*"}, namespace),
+		newGrant("", "*", object{Group: knownName + ".example.com", Resource: "*"}, ""),
+		newPathGrant("", "get", path, path+"/sub/*"), newPathGrant("", "get", path+"*"), newPathGrant("", "get", path+"x*"), newPathGrant("", "*", path), newPathGrant("", "get", "*"), newPathGrant("", "get", "/*"), newPathGrant("", "*", "*"),
 	} {
 		g.Subject.User = d.newName()
-		d.addWildcard(g, in, path, known)
+		d.addWildcard(g, namespace, path, knownName)
 	}
-	d.addUserNamedStar(known)
+	d.addUserNamedStar(knownName)
 }
 
 // addWildcard asks about everything that a grant with a * may seem to cover.
-func (d *caseBuilder) addWildcard(g scenarios.Grant, in, path, known string) {
+func (d *caseBuilder) addWildcard(g scenarios.Grant, namespace, path, knownName string) {
 	c, user := Case{Reason: "wildcard-granted", Grants: []scenarios.Grant{g}}, g.Subject.User
 	for _, verb := range d.WildcardVerbs {
 		for _, o := range d.WildcardObjects {
-			o.Resource = Form(o.Resource, known)
-			for _, group := range []string{"", known + ".example.com", "*"} {
+			o.Resource = Form(o.Resource, knownName)
+			for _, group := range []string{"", knownName + ".example.com", "*"} {
 				o.Group = group
-				c.Asked = append(c.Asked, ask(user, verb, o, in, ""))
+				c.Reviews = append(c.Reviews, newReview(user, verb, o, namespace, ""))
 			}
 		}
-		for _, p := range []string{path, path + "/", path + "x", path + "/sub", path + "/sub/", path + "/sub/a/b", "/" + known, "/", "*"} {
-			c.Asked = append(c.Asked, askPath(user, verb, p))
+		for _, p := range []string{path, path + "/", path + "x", path + "/sub", path + "/sub/", path + "/sub/a/b", "/" + knownName, "/", "*"} {
+			c.Reviews = append(c.Reviews, newPathReview(user, verb, p))
 		}
 	}
-	for _, name := range []string{"*", known, ""} {
-		c.Asked = append(c.Asked, ask(user, "get", pods, in, name), ask(user, "get", pods, "", name), ask(user, "get", pods, known, name))
+	for _, name := range []string{"*", knownName, ""} {
+		c.Reviews = append(c.Reviews, newReview(user, "get", pods, namespace, name), newReview(user, "get", pods, "", name), newReview(user, "get", pods, knownName, name))
 	}
 	d.add(c)
 }
 
 // addUserNamedStar adds grants to somebody who is named *.
-func (d *caseBuilder) addUserNamedStar(known string) {
+func (d *caseBuilder) addUserNamedStar(knownName string) {
 	c := Case{Reason: "wildcard-granted"}
 	for _, everybody := range []scenarios.Subject{{User: "*"}, {Group: "*"}} { // in a grant, too, that is an ordinary name
-		g := rule("", "get", pods, d.newName())
+		g := newGrant("", "get", pods, d.newName())
 		g.Subject = everybody
 		c.Grants = append(c.Grants, g)
-		for _, names := range [][]string{{known, "staff"}, {"*", "staff"}, {known, "*"}} {
-			s := ask(names[0], "get", pods, g.Namespace, "")
+		for _, names := range [][]string{{knownName, "staff"}, {"*", "staff"}, {knownName, "*"}} {
+			s := newReview(names[0], "get", pods, g.Namespace, "")
 			s.Groups = names[1:]
-			c.Asked = append(c.Asked, s)
+			c.Reviews = append(c.Reviews, s)
 		}
 	}
 	d.add(c)

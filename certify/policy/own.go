@@ -19,26 +19,26 @@ func requestorKeys() []string {
 func (d *caseBuilder) addOwnAttributes() {
 	c, home, account := Case{Reason: "own-by-name"}, d.newName(), d.newName()
 	user := "system:serviceaccount:" + home + ":" + account
-	c.Grants = []scenarios.Grant{rule(user, "get", pods, home)}
+	c.Grants = []scenarios.Grant{newGrant(user, "get", pods, home)}
 	asker := spec{User: user, UID: d.newName(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, d.newName()}, Extra: map[string]authorizationv1.ExtraValue{}}
-	own := []string{asker.UID, asker.Groups[1], asker.Groups[2], home, account}
+	ownValues := []string{asker.UID, asker.Groups[1], asker.Groups[2], home, account}
 	for _, key := range requestorKeys() {
 		value := d.newName()
 		asker.Extra[key] = authorizationv1.ExtraValue{value}
-		own = append(own, value)
+		ownValues = append(ownValues, value)
 	}
-	for _, value := range own {
+	for _, value := range ownValues {
 		for _, s := range d.reviewsAbout(value, home) {
 			s.User, s.UID, s.Groups, s.Extra = asker.User, asker.UID, asker.Groups, asker.Extra
-			c.Asked = append(c.Asked, s)
+			c.Reviews = append(c.Reviews, s)
 		}
 	}
 	for _, key := range requestorKeys() { // the same values, as extra that the user asks to impersonate
-		s := ask(user, "impersonate", object{Group: "authentication.k8s.io", Resource: "userextras", Subresource: key}, "", asker.Extra[key][0])
+		s := newReview(user, "impersonate", object{Group: "authentication.k8s.io", Resource: "userextras", Subresource: key}, "", asker.Extra[key][0])
 		s.UID, s.Groups, s.Extra = asker.UID, asker.Groups, asker.Extra
 		other := *s.DeepCopy()
 		other.ResourceAttributes.Verb = "impersonate:user-info"
-		c.Asked = append(c.Asked, s, other)
+		c.Reviews = append(c.Reviews, s, other)
 	}
 	d.add(c)
 }
@@ -47,54 +47,54 @@ func (d *caseBuilder) addOwnAttributes() {
 func (d *caseBuilder) reviewsAbout(value, home string) []spec {
 	secrets, nodes, leases := object{Resource: "secrets"}, object{Resource: "nodes"}, object{Group: "coordination.k8s.io", Resource: "leases"}
 	return []spec{
-		ask("", "get", nodes, "", value), ask("", "patch", object{Resource: "nodes", Subresource: "status"}, "", value), ask("", "update", leases, "kube-node-lease", value),
-		ask("", "get", secrets, home, value), ask("", "get", secrets, value, value), ask("", "list", pods, value, ""), ask("", "delete", pods, home, value),
-		ask("", "create", object{Resource: "serviceaccounts", Subresource: "token"}, home, value), ask("", "get", object{Resource: "namespaces"}, "", value),
-		ask("", "impersonate", object{Resource: "users"}, "", value), ask("", "impersonate:arbitrary-node", object{Group: "authentication.k8s.io", Resource: "nodes"}, "", value),
-		askPath("", "get", "/"+value),
+		newReview("", "get", nodes, "", value), newReview("", "patch", object{Resource: "nodes", Subresource: "status"}, "", value), newReview("", "update", leases, "kube-node-lease", value),
+		newReview("", "get", secrets, home, value), newReview("", "get", secrets, value, value), newReview("", "list", pods, value, ""), newReview("", "delete", pods, home, value),
+		newReview("", "create", object{Resource: "serviceaccounts", Subresource: "token"}, home, value), newReview("", "get", object{Resource: "namespaces"}, "", value),
+		newReview("", "impersonate", object{Resource: "users"}, "", value), newReview("", "impersonate:arbitrary-node", object{Group: "authentication.k8s.io", Resource: "nodes"}, "", value),
+		newPathReview("", "get", "/"+value),
 	}
 }
 
 // addCommonNames adds identities with common names: the account default of several namespaces, a group with the name of
 // a user, a user with the name of a group. Each is granted something in a namespace that is made from the seed.
 func (d *caseBuilder) addCommonNames() {
-	c, in := Case{Reason: "common-names"}, d.newName()
+	c, namespace := Case{Reason: "common-names"}, d.newName()
 	homes := []string{d.newName(), d.newName(), d.newName()}
 	for i, account := range []string{"default", "builder", "admin"} {
 		for j, home := range homes {
 			user := "system:serviceaccount:" + home + ":" + account
 			if j == i {
-				c.Grants = append(c.Grants, rule(user, "get", pods, in, account))
+				c.Grants = append(c.Grants, newGrant(user, "get", pods, namespace, account))
 			}
-			s := ask(user, "get", pods, in, account)
+			s := newReview(user, "get", pods, namespace, account)
 			s.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"}
-			c.Asked = append(c.Asked, s, ask(home+":"+account, "get", pods, in, account), ask(account, "get", pods, in, account))
+			c.Reviews = append(c.Reviews, s, newReview(home+":"+account, "get", pods, namespace, account), newReview(account, "get", pods, namespace, account))
 		}
 	}
-	byGroup := rule("", "list", pods, in)
+	byGroup := newGrant("", "list", pods, namespace)
 	byGroup.Subject = scenarios.Subject{Group: "system:serviceaccounts:" + homes[0]}
 	c.Grants = append(c.Grants, byGroup)
 	for _, home := range homes {
-		s := ask("system:serviceaccount:"+home+":default", "list", pods, in, "")
+		s := newReview("system:serviceaccount:"+home+":default", "list", pods, namespace, "")
 		bare := *s.DeepCopy()
 		s.Groups = append(slices.Clone(s.Groups), "system:serviceaccounts:"+home)
-		c.Asked = append(c.Asked, s, bare)
+		c.Reviews = append(c.Reviews, s, bare)
 	}
-	d.addNamesakes(&c, in)
+	d.addNamesakes(&c, namespace)
 	d.add(c)
 }
 
 // addNamesakes adds a user and a group with the same name and different grants.
-func (d *caseBuilder) addNamesakes(c *Case, in string) {
+func (d *caseBuilder) addNamesakes(c *Case, namespace string) {
 	for range 3 {
 		name, member := d.newName(), d.newName()
-		byName := rule("", "watch", pods, in)
+		byName := newGrant("", "watch", pods, namespace)
 		byName.Subject = scenarios.Subject{Group: name}
-		c.Grants = append(c.Grants, rule(name, "patch", pods, in), byName)
+		c.Grants = append(c.Grants, newGrant(name, "patch", pods, namespace), byName)
 		for _, verb := range []string{"watch", "patch"} {
-			user, both, other := ask(name, verb, pods, in, ""), ask(name, verb, pods, in, ""), ask(member, verb, pods, in, "")
+			user, both, other := newReview(name, verb, pods, namespace, ""), newReview(name, verb, pods, namespace, ""), newReview(member, verb, pods, namespace, "")
 			both.Groups, other.Groups = append(both.Groups, name), append(other.Groups, name)
-			c.Asked = append(c.Asked, user, other, both, ask(member, verb, pods, in, ""))
+			c.Reviews = append(c.Reviews, user, other, both, newReview(member, verb, pods, namespace, ""))
 		}
 	}
 }

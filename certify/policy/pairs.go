@@ -17,8 +17,8 @@ type holder struct{ user, group bool }
 // listHolders returns every kind of holder.
 func listHolders() []holder { return []holder{{user: true}, {group: true}, {user: true, group: true}} }
 
-// decides reports whether the attribute can make a difference for a grant with such a holder.
-func (h holder) decides(a Attribute) bool {
+// canMatter reports whether the attribute can make a difference for a grant with such a holder.
+func (h holder) canMatter(a Attribute) bool {
 	switch a.Name {
 	case "user":
 		return !h.group
@@ -32,17 +32,17 @@ func (h holder) decides(a Attribute) bool {
 // swaps the answers of reviews which it answers at the same time gives one of the pair the wrong answer.
 func (d *caseBuilder) addPairs() {
 	for _, a := range Attributes() {
-		if a.Name == "path-below" || a.named {
+		if a.Name == "path-below" || a.isNamesOnly {
 			continue
 		}
 		for _, h := range listHolders() {
-			if !h.decides(a) {
+			if !h.canMatter(a) {
 				continue
 			}
 			d.addPairsOf(a, h)
-			if isOfBoth := a.Name == "user" || a.Name == "groups" || a.Name == "verb"; isOfBoth {
+			if slices.Contains([]string{"user", "groups", "verb"}, a.Name) { // requests for paths have it as well
 				onPath := a
-				onPath.onPath = true
+				onPath.isOnPath = true
 				d.addPairsOf(onPath, h)
 			}
 		}
@@ -54,29 +54,29 @@ func (d *caseBuilder) addPairsOf(a Attribute, h holder) {
 	c := Case{Reason: "ignores-" + a.Name, Class: "ignored", Broad: true, Paired: true}
 	s, team := d.drawSetting(Attribute{Name: a.Name}), d.newName()
 	for range pairsOfEach {
-		granted := s.askPair(d, a, team)
+		granted := s.newPairReview(d, a, team)
 		c.Grants = append(c.Grants, h.grants(granted, team)...)
 		other := *granted.DeepCopy()
 		d.changeAttribute(a, &other, team)
 		if d.random.IntN(2) == 0 {
 			granted, other = other, granted
 		}
-		c.Asked = append(c.Asked, granted, other)
+		c.Reviews = append(c.Reviews, granted, other)
 	}
 	d.add(c)
 }
 
-// askPair returns a review by a member of a team, about something with a name of its own.
-func (s setting) askPair(d *caseBuilder, a Attribute, team string) spec {
+// newPairReview returns a review by a member of a team, about something with a name of its own.
+func (s setting) newPairReview(d *caseBuilder, a Attribute, team string) spec {
 	groups := []string{"system:authenticated", team}
-	if a.onPath {
+	if a.isOnPath {
 		return spec{User: s.user, Groups: groups, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: s.verbs[0], Path: "/" + d.newName()}}
 	}
 	object := s.object
 	if a.Name == "subresource" {
-		object.Resource, object.Subresource = withSub, d.newName()
+		object.Resource, object.Subresource = subresourceParent, d.newName()
 	}
-	out := ask(s.user, s.verbs[0], object, s.namespace, d.newName())
+	out := newReview(s.user, s.verbs[0], object, s.namespace, d.newName())
 	out.Groups = groups
 	return out
 }
@@ -97,10 +97,10 @@ func (h holder) grants(s spec, team string) (out []scenarios.Grant) {
 // grantOf returns a grant to the user of a review that covers exactly what the review asks.
 func grantOf(s spec) scenarios.Grant {
 	if n := s.NonResourceAttributes; n != nil {
-		return pathRule(s.User, n.Verb, n.Path)
+		return newPathGrant(s.User, n.Verb, n.Path)
 	}
 	r := s.ResourceAttributes
-	return rule(s.User, r.Verb, object{Group: r.Group, Resource: r.Resource, Subresource: r.Subresource}, r.Namespace, r.Name)
+	return newGrant(s.User, r.Verb, object{Group: r.Group, Resource: r.Resource, Subresource: r.Subresource}, r.Namespace, r.Name)
 }
 
 // changeAttribute gives an attribute of a review another value, which nobody is granted.
@@ -114,5 +114,5 @@ func (d *caseBuilder) changeAttribute(a Attribute, s *spec, team string) {
 		others := slices.DeleteFunc(slices.Clone(d.Actions), func(v string) bool { return v == granted })
 		other = others[d.random.IntN(len(others))]
 	}
-	a.ask(s, other)
+	a.setInReview(s, other)
 }

@@ -226,8 +226,8 @@ func (p *Policy) Export(format string) (map[string][]byte, error) {
 	default:
 		return nil, fmt.Errorf("%q is not a form of the policy (expected one of %s)", format, strings.Join(Formats(), ", "))
 	}
-	beside, _ := fs.Glob(folders, "folders/"+format+"/*") // fails only for a bad pattern
-	for _, name := range beside {
+	folderFiles, _ := fs.Glob(folders, "folders/"+format+"/*") // fails only for a bad pattern
+	for _, name := range folderFiles {
 		raw, readErr := folders.ReadFile(name)
 		files[path.Base(name)], err = append(raw, files[path.Base(name)]...), errors.Join(err, readErr)
 	}

@@ -19,6 +19,7 @@ type Probe struct {
 	Target, Namespace, Other string
 }
 
+// newProbe returns the identities of the probes, with names that are made from a seed.
 func newProbe(seed int64) Probe {
 	suffix := scenarios.Suffix(seed, "certify", "probe")
 	name := func(s string) string { return s + "-" + suffix }
@@ -30,22 +31,23 @@ func newProbe(seed int64) Probe {
 	}
 }
 
+// grants returns what is granted to the identities of the probes.
 func (p Probe) grants() []scenarios.Grant {
 	const authn = "authentication.k8s.io"
-	users, services := object{Resource: "users"}, rule("", "list", object{Resource: "services"}, p.Namespace)
+	users, services := object{Resource: "users"}, newGrant("", "list", object{Resource: "services"}, p.Namespace)
 	services.Subject = scenarios.Subject{Group: p.Group}
-	read := rule(p.Reader, "get", pods, p.Namespace)
+	read := newGrant(p.Reader, "get", pods, p.Namespace)
 	read.Verbs = []string{"get", "list", "watch"}
 	return []scenarios.Grant{
-		rule(p.Legacy, "impersonate", users, "", p.Target),
-		rule(p.Legacy, "impersonate", object{Group: authn, Resource: "users"}, "", p.Target),
-		rule(p.Constrained, "impersonate:user-info", object{Group: authn, Resource: "users"}, "", p.Target),
-		rule(p.Constrained, "impersonate:user-info", users, "", p.Target),
-		rule(p.Constrained, "impersonate-on:user-info:list", pods, p.Namespace),
+		newGrant(p.Legacy, "impersonate", users, "", p.Target),
+		newGrant(p.Legacy, "impersonate", object{Group: authn, Resource: "users"}, "", p.Target),
+		newGrant(p.Constrained, "impersonate:user-info", object{Group: authn, Resource: "users"}, "", p.Target),
+		newGrant(p.Constrained, "impersonate:user-info", users, "", p.Target),
+		newGrant(p.Constrained, "impersonate-on:user-info:list", pods, p.Namespace),
 		read,
-		rule(p.Wide, "get", pods, ""),
-		rule(p.Star, "impersonate:associated-node", object{Group: authn, Resource: "nodes"}, "", "*"),
-		rule(p.Star, "impersonate-on:associated-node:get", object{Resource: "nodes"}, ""),
+		newGrant(p.Wide, "get", pods, ""),
+		newGrant(p.Star, "impersonate:associated-node", object{Group: authn, Resource: "nodes"}, "", "*"),
+		newGrant(p.Star, "impersonate-on:associated-node:get", object{Resource: "nodes"}, ""),
 		services,
 	}
 }

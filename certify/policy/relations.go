@@ -31,6 +31,7 @@ type Relation struct {
 	Pairs [][2]string `json:"pairs"` // the forms of two strings (see relations.yaml)
 }
 
+// object is what a grant or a review is about, with a verb in some tables.
 type object struct {
 	Group       string `json:"group"`
 	Resource    string `json:"resource"`
@@ -38,6 +39,7 @@ type object struct {
 	Verb        string `json:"verb"`
 }
 
+// tables are the lists in relations.yaml.
 type tables struct {
 	Relations []Relation `json:"relations"`
 	Verbs     []string   `json:"verbs"`
@@ -52,20 +54,20 @@ type tables struct {
 	WildcardVerbs   []string `json:"wildcardVerbs"`
 	WildcardObjects []object `json:"wildcardObjects"`
 	Resources       []object `json:"resources"`
-	// Follows are pairs of a verb and an API group, resource and subresource, with a name where it matters.
-	Follows    [][2]string `json:"follows"`
-	Users      []string    `json:"users"`
-	Groups     []string    `json:"groups"`
-	Namespaces []string    `json:"namespaces"`
-	Paths      []string    `json:"paths"`
-	Freely     []object    `json:"freely"`
-	Separators []string    `json:"separators"`
-	OnNode     []object    `json:"onNode"` // what the Node authorizer allows a node to do to itself
-	// Busy are things that an identity with a well-known name may do without being granted them. Extra are keys of
-	// user.extra. Objects are other things that code knows by name.
-	Busy    []object `json:"busy"`
-	Extra   []string `json:"extra"`
-	Objects []object `json:"objects"`
+	// SeemingConsequences are pairs of a verb and an API group, resource and subresource, with a name where it matters.
+	SeemingConsequences [][2]string `json:"follows"`
+	Users               []string    `json:"users"`
+	Groups              []string    `json:"groups"`
+	Namespaces          []string    `json:"namespaces"`
+	Paths               []string    `json:"paths"`
+	OpenToEverybody     []object    `json:"freely"`
+	Separators          []string    `json:"separators"`
+	OwnNodeRights       []object    `json:"onNode"` // what the Node authorizer allows a node to do to itself
+	// WellKnownRights are things that an identity with a well-known name may do without being granted them. ExtraKeys
+	// are keys of user.extra. Objects are other things that code knows by name.
+	WellKnownRights []object `json:"busy"`
+	ExtraKeys       []string `json:"extra"`
+	Objects         []object `json:"objects"`
 	// Reasons say what is right, for reasons that belong to no relation.
 	Reasons map[string]string `json:"reasons"`
 }
@@ -109,8 +111,8 @@ var placeholder = regexp.MustCompile(`\{[a-z0-9]*\}`)
 func Form(form, s string) string {
 	s = cmp.Or(s, "x")
 	runes, last := []rune(s), len(s)-1
-	return placeholder.ReplaceAllStringFunc(form, func(found string) string {
-		switch found {
+	return placeholder.ReplaceAllStringFunc(form, func(token string) string {
+		switch token {
 		case "{}":
 			return s
 		case "{upper}":
@@ -122,7 +124,7 @@ func Form(form, s string) string {
 			}
 			return string(title)
 		case "{other}":
-			return "other" + reversed(s)
+			return "other" + reverse(s)
 		case "{butlast}":
 			return string(runes[:len(runes)-1])
 		case "{butfirst}":
@@ -134,18 +136,18 @@ func Form(form, s string) string {
 		case "{percent}":
 			return s[:last] + fmt.Sprintf("%%%02X", s[last])
 		}
-		if address, ok := addressOf(found, s); ok {
+		if address, ok := addressOf(token, s); ok {
 			return address
 		}
-		n, err := strconv.Atoi(strings.Trim(found, "{}"))
+		n, err := strconv.Atoi(strings.Trim(token, "{}"))
 		if err != nil {
-			return found
+			return token
 		}
 		return s + strings.Repeat("a", max(0, n-len(s)))
 	})
 }
 
-func reversed(s string) string {
+func reverse(s string) string {
 	out := []rune(s)
 	slices.Reverse(out)
 	return string(out)
@@ -154,21 +156,21 @@ func reversed(s string) string {
 // Attribute is an attribute of a review that grants are about.
 type Attribute struct {
 	Name string
-	// grant adds a value to what a grant covers. ask sets the value in a review.
-	grant func(g *scenarios.Grant, value string)
-	ask   func(s *spec, value string)
-	// single is set if a grant has only one value of the attribute.
-	single bool
-	// onPath is set if the attribute is compared in reviews about paths.
-	onPath bool
-	// named is set if only relations about ways to write names apply, and the relation that ignores the attribute.
-	named bool
+	// addToGrant adds a value to what a grant covers. setInReview sets it in a review.
+	addToGrant  func(g *scenarios.Grant, value string)
+	setInReview func(s *spec, value string)
+	// isSingle is set if a grant has only one value of the attribute.
+	isSingle bool
+	// isOnPath is set if the attribute is compared in reviews about paths.
+	isOnPath bool
+	// isNamesOnly is set if only relations about ways to write names apply, and the relation that ignores the attribute.
+	isNamesOnly bool
 }
 
 // compares reports whether a relation applies to the attribute.
 func (a Attribute) compares(r Relation) bool {
 	isUnicode := slices.Contains([]string{"specially-folded", "unseen-marks", "other-scripts", "compatibility-forms"}, r.Class)
-	return !a.named || r.Names || isUnicode || r.Class == "ignored"
+	return !a.isNamesOnly || r.Names || isUnicode || r.Class == "ignored"
 }
 
 type spec = authorizationv1.SubjectAccessReviewSpec
@@ -176,14 +178,14 @@ type spec = authorizationv1.SubjectAccessReviewSpec
 // Attributes returns all attributes that are compared.
 func Attributes() []Attribute {
 	type resource = authorizationv1.ResourceAttributes
-	of := func(change func(a *resource, v string)) func(*spec, string) {
+	resourceSetter := func(change func(a *resource, v string)) func(*spec, string) {
 		return func(s *spec, v string) {
 			if s.ResourceAttributes != nil {
 				change(s.ResourceAttributes, v)
 			}
 		}
 	}
-	path := func(before, after string) func(*spec, string) {
+	pathSetter := func(before, after string) func(*spec, string) {
 		return func(s *spec, v string) {
 			if s.NonResourceAttributes != nil {
 				s.NonResourceAttributes.Path = before + v + after
@@ -203,19 +205,19 @@ func Attributes() []Attribute {
 				s.NonResourceAttributes.Verb = v
 			}
 		}, false, false, false},
-		{"api-group", func(g *scenarios.Grant, v string) { g.APIGroups = append(g.APIGroups, v) }, of(func(a *resource, v string) { a.Group = v }), false, false, false},
-		{"resource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, v) }, of(func(a *resource, v string) { a.Resource = v }), false, false, false},
-		{"subresource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, withSub+"/"+v) }, of(func(a *resource, v string) { a.Subresource = v }), false, false, false},
-		{"name", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, of(func(a *resource, v string) { a.Name = v }), false, false, false},
-		{"namespace", func(g *scenarios.Grant, v string) { g.Namespace = v }, of(func(a *resource, v string) { a.Namespace = v }), true, false, false},
-		{"path", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v) }, path("", ""), false, true, false},
-		{"path-below", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v+"/*") }, path("", "/below"), false, true, false},
-		{"extra-value", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, of(func(a *resource, v string) { a.Name = v }), false, false, true},
+		{"api-group", func(g *scenarios.Grant, v string) { g.APIGroups = append(g.APIGroups, v) }, resourceSetter(func(a *resource, v string) { a.Group = v }), false, false, false},
+		{"resource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, v) }, resourceSetter(func(a *resource, v string) { a.Resource = v }), false, false, false},
+		{"subresource", func(g *scenarios.Grant, v string) { g.Resources = append(g.Resources, subresourceParent+"/"+v) }, resourceSetter(func(a *resource, v string) { a.Subresource = v }), false, false, false},
+		{"name", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, resourceSetter(func(a *resource, v string) { a.Name = v }), false, false, false},
+		{"namespace", func(g *scenarios.Grant, v string) { g.Namespace = v }, resourceSetter(func(a *resource, v string) { a.Namespace = v }), true, false, false},
+		{"path", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v) }, pathSetter("", ""), false, true, false},
+		{"path-below", func(g *scenarios.Grant, v string) { g.NonResourceURLs = append(g.NonResourceURLs, v+"/*") }, pathSetter("", "/below"), false, true, false},
+		{"extra-value", func(g *scenarios.Grant, v string) { g.Names = append(g.Names, v) }, resourceSetter(func(a *resource, v string) { a.Name = v }), false, false, true},
 	}
 }
 
-// withSub is the resource whose subresources are granted.
-const withSub = "pods"
+// subresourceParent is the resource whose subresources are granted.
+const subresourceParent = "pods"
 
 // extraValues is the resource by which values of user.extra are impersonated. Its names are the values.
 var extraValues = object{Group: "authentication.k8s.io", Resource: "userextras/scopes"}
@@ -237,18 +239,19 @@ func (a Attribute) value(s spec) (string, bool) {
 	return v, ok
 }
 
-// Like returns a review that only a wrong comparison takes for this one. It returns false if the relation has no pair
-// that fits any string.
-func (a Attribute) Like(s authorizationv1.SubjectAccessReviewSpec, pair [2]string) (authorizationv1.SubjectAccessReviewSpec, bool) {
+// MakeLookalike returns a review that only a wrong comparison takes for this one. It returns false if the relation has
+// no pair that fits any string.
+func (a Attribute) MakeLookalike(s authorizationv1.SubjectAccessReviewSpec, pair [2]string) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	v, ok := a.value(s)
 	like := Form(pair[1], v)
 	fitsAny := pair[0] == "{}" && v != ""
-	isAnother := like != v && a.askable(like)
-	if !ok || !fitsAny || !isAnother {
+	isAnother := like != v && a.canAskFor(like)
+	isPossible := fitsAny && isAnother
+	if !ok || !isPossible {
 		return s, false
 	}
 	out := s.DeepCopy()
-	a.ask(out, like)
+	a.setInReview(out, like)
 	return *out, true
 }
 
@@ -257,8 +260,8 @@ var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 // maxPath is the longest path that is asked about. Some engines store a relationship for each beginning of a path.
 const maxPath = 300
 
-// askable reports whether a review can have the value. Nobody's name is empty.
-func (a Attribute) askable(v string) bool {
+// canAskFor reports whether a review can have the value. Nobody's name is empty.
+func (a Attribute) canAskFor(v string) bool {
 	switch a.Name {
 	case "user", "resource":
 		return v != ""
@@ -268,10 +271,10 @@ func (a Attribute) askable(v string) bool {
 	return true
 }
 
-// grantable reports whether the value of a form can be granted by itself to somebody of the seed.
-func (a Attribute) grantable(form, v string) bool {
+// canGrant reports whether the value of a form can be granted by itself to somebody of the seed.
+func (a Attribute) canGrant(form, v string) bool {
 	switch {
-	case v == "" && a.Name != "api-group", v == "*", !a.askable(v):
+	case v == "" && a.Name != "api-group", v == "*", !a.canAskFor(v):
 		return false
 	case a.Name == "path":
 		return !strings.HasSuffix(v, "*")
@@ -279,7 +282,7 @@ func (a Attribute) grantable(form, v string) bool {
 		return false // it could name a subresource
 	case a.Name == "namespace":
 		return len(v) <= 63 && label.MatchString(v)
-	case a.single:
+	case a.isSingle:
 		return strings.Contains(form, "{")
 	}
 	return !strings.ContainsFunc(v, unicode.IsControl)

@@ -194,6 +194,7 @@ func Decode(body []byte) (version string, spec authorizationv1.SubjectAccessRevi
 	return head.APIVersion, spec, check(spec)
 }
 
+// check returns what is wrong with the spec of a review.
 func check(s authorizationv1.SubjectAccessReviewSpec) error {
 	switch {
 	case s.User == "" && len(s.Groups) == 0:

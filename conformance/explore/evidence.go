@@ -76,7 +76,7 @@ func (a *assertions) check(e *verdicts.Evidence) error {
 
 // checkDecisions asserts that each review was decided once: at the front, or, if that had no opinion, behind it.
 func checkDecisions(reviews []verdicts.Review) error {
-	decided, stray := verdicts.Fold(reviews) // in the order of those at the front; one that went on got no opinion there
+	decided, stray := verdicts.DeriveDecisions(reviews) // in the order of those at the front; one that went on got no opinion there
 	if len(stray) > 0 {
 		return fmt.Errorf("%d reviews at the back were not at the front", len(stray))
 	}

@@ -29,7 +29,7 @@ func (c counts) addCase(p *prepared, e *verdicts.Evidence) {
 
 // addChecks counts the impersonation checks that were seen.
 func (c counts) addChecks(o *verdicts.Observation) {
-	decided, _ := verdicts.Fold(o.Reviews)
+	decided, _ := verdicts.DeriveDecisions(o.Reviews)
 	for _, d := range decided {
 		if mode, ok := scenarios.ImpersonationMode(verdicts.Describe(d).Verb); ok {
 			c[metricKey(verdicts.AuthorizationsMetric, mode, scenarios.DecisionLabel(d.Decision))]++

@@ -94,6 +94,7 @@ const (
 	NoReview     ReviewKind = "none"
 )
 
+// reviewKinds returns all kinds of access review.
 func reviewKinds() []ReviewKind {
 	return []ReviewKind{AccessReview, RulesReview, EitherReview, NoReview}
 }

@@ -136,7 +136,7 @@ func FuzzParse(f *testing.F) {
 				}
 				continue
 			}
-			e := &Evidence{Sent: make([]Sent, len(file.Requests))}
+			e := &Evidence{Sent: make([]SentRequest, len(file.Requests))}
 			j, err := NewJudge(file, e, "dashboard", nil)
 			if err != nil {
 				t.Fatal(err)

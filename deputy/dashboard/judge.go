@@ -17,8 +17,8 @@ import (
 	"github.com/authzconf/authzconf/internal/seq"
 )
 
-// Sent is a request as it was sent to the dashboard, and its answer.
-type Sent struct {
+// SentRequest is a request as it was sent to the dashboard, and its answer.
+type SentRequest struct {
 	// Fence is the marker of a request that was sent directly to the API server just before. Its audit event shows the
 	// time of this by the API server's clock.
 	Fence string `json:"fence"`
@@ -32,12 +32,12 @@ type Sent struct {
 // Evidence is what was seen of the requests of a file.
 type Evidence struct {
 	// Sent has an entry for each request of the file.
-	Sent []Sent `json:"sent"`
+	Sent []SentRequest `json:"sent"`
 	// End is the marker of the request that was sent directly to the API server after the last request.
 	End    string            `json:"end"`
 	Events []json.RawMessage `json:"events"`
-	// Elsewhere are the events of the second cluster, if there are two.
-	Elsewhere []json.RawMessage `json:"elsewhere,omitempty"`
+	// SecondClusterEvents are the events of the second cluster, if there are two.
+	SecondClusterEvents []json.RawMessage `json:"elsewhere,omitempty"`
 	// Rows are the rows of the dashboard's own audit trail.
 	Rows []TrailRow `json:"rows,omitempty"`
 }
@@ -55,10 +55,12 @@ type Findings struct {
 // Failure is something that should have been different.
 type Failure struct{ What, Want, Got string }
 
+// fail adds a failure: what was checked, what is demanded, and what was seen.
 func (f *Findings) fail(what, want, format string, args ...any) {
 	f.Failures = append(f.Failures, Failure{what, want, fmt.Sprintf(format, args...)})
 }
 
+// note counts something that is reported and not judged.
 func (f *Findings) note(what string, n int) {
 	if f.Notes == nil {
 		f.Notes = map[string]int{}
@@ -89,8 +91,8 @@ type arrival struct {
 	Attributes
 	event *auditv1.Event
 	user  authenticationv1.UserInfo
-	// asItself means that the request was made under the dashboard's own account.
-	asItself bool
+	// isByDashboard means that the request was made under the dashboard's own account.
+	isByDashboard bool
 }
 
 // NewJudge returns a judge of evidence. account is the dashboard's account at the API server. groups are the groups
@@ -102,7 +104,7 @@ func NewJudge(f *File, e *Evidence, account string, groups map[string][]string) 
 	j := &Judge{file: f, evidence: e, account: account, groups: groups, fences: map[string][]time.Time{}, windows: make([][]arrival, len(e.Sent))}
 	logs := map[string][]json.RawMessage{f.firstCluster(): e.Events}
 	if len(f.clusters) > 1 {
-		logs[f.clusters[1]] = e.Elsewhere
+		logs[f.clusters[1]] = e.SecondClusterEvents
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(logs)) {
 		j.readLog(cluster, decodeEvents(logs[cluster]))
@@ -118,21 +120,22 @@ func NewJudge(f *File, e *Evidence, account string, groups map[string][]string) 
 func (j *Judge) readLog(cluster string, events []*auditv1.Event) {
 	fences, missing := findFences(j.evidence, events)
 	if missing != "" {
-		of := ""
+		clusterText := ""
 		if cluster != "" {
-			of = " of the cluster " + cluster
+			clusterText = " of the cluster " + cluster
 		}
-		j.unknown = fmt.Sprintf("the audit log%s does not show %s: it is not the log of that cluster, or its policy leaves out lists of pods", of, missing)
+		j.unknown = fmt.Sprintf("the audit log%s does not show %s: it is not the log of that cluster, or its policy leaves out lists of pods", clusterText, missing)
 		return
 	}
 	j.fences[cluster] = fences
 	for _, event := range events {
 		at := event.RequestReceivedTimestamp.Time
-		if !j.isAbout(event) || at.Before(fences[0]) || !at.Before(fences[len(fences)-1]) {
+		isOutside := at.Before(fences[0]) || !at.Before(fences[len(fences)-1])
+		if isOutside || !j.isAbout(event) {
 			continue
 		}
 		if r, isReview := readReview(event); isReview {
-			r.about.Cluster = cluster
+			r.attributes.Cluster = cluster
 			j.reviews = append(j.reviews, r)
 			continue
 		}
@@ -167,7 +170,7 @@ func decodeEvents(raw []json.RawMessage) []*auditv1.Event {
 // findFences returns when the requests sent directly to the API server arrived. If the audit log does not show one of
 // them, it returns that one's marker.
 func findFences(e *Evidence, events []*auditv1.Event) (fences []time.Time, missing string) {
-	markers := append(seq.Map(e.Sent, func(s Sent) string { return s.Fence }), e.End)
+	markers := append(seq.Map(e.Sent, func(s SentRequest) string { return s.Fence }), e.End)
 	for n, marker := range markers {
 		i := slices.IndexFunc(events, func(event *auditv1.Event) bool { return strings.HasSuffix(event.RequestURI, marker) })
 		if i < 0 {
@@ -184,6 +187,7 @@ func (j *Judge) isAbout(event *auditv1.Event) bool {
 	return isPerson || event.User.Username == j.account
 }
 
+// arrivingUser returns the user as whom a request was made, according to its event.
 func arrivingUser(event *auditv1.Event) authenticationv1.UserInfo {
 	if event.ImpersonatedUser != nil {
 		return *event.ImpersonatedUser
@@ -191,9 +195,10 @@ func arrivingUser(event *auditv1.Event) authenticationv1.UserInfo {
 	return event.User
 }
 
+// newArrival returns the request of an event.
 func (j *Judge) newArrival(event *auditv1.Event) arrival {
 	a := arrival{event: event, user: arrivingUser(event)}
-	a.asItself = a.user.Username == j.account
+	a.isByDashboard = a.user.Username == j.account
 	a.Verb = event.Verb
 	if ref := event.ObjectRef; ref != nil {
 		a.APIGroup, a.Resource, a.Namespace, a.Name = ref.APIGroup, ref.Resource, ref.Namespace, ref.Name
@@ -248,11 +253,11 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 		j.judgeWanted(out, n, want, answered)
 	}
 	for _, want := range r.Asks {
-		j.judgeAsked(out, n, want)
+		j.judgeAskedAction(out, n, want)
 	}
 	for _, a := range j.windows[n] {
 		if !slices.ContainsFunc(r.Arrives, a.fits) {
-			j.judgeFurther(out, r, a)
+			j.judgeUnrequested(out, r, a)
 		}
 	}
 	return out
@@ -261,22 +266,22 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 // judgeWanted judges what arrived for a request that had to arrive.
 func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered string) {
 	r := j.file.Requests[n]
-	found := seq.Filter(j.windows[n], func(a arrival) bool { return a.fits(want) })
-	if len(found) == 0 {
+	arrivals := seq.Filter(j.windows[n], func(a arrival) bool { return a.fits(want) })
+	if len(arrivals) == 0 {
 		if !r.Refused {
-			out.fail(r.Name, want.String()+" as "+r.As, "%s; %s", j.nearest(n, want), answered)
+			out.fail(r.Name, want.String()+" as "+r.As, "%s; %s", j.describeNearest(n, want), answered)
 		} else if why := j.checkReview(out, r, want, j.fences[want.Cluster][n+1]); why != "" {
 			out.fail(r.Name, "an access review, because what it asks about does not arrive", "%s", why)
 		}
 		return
 	}
-	for _, a := range found {
+	for _, a := range arrivals {
 		j.judgeArrival(out, r, want, a)
 	}
 }
 
-// judgeAsked judges whether a page asked about the actions that its buttons offer.
-func (j *Judge) judgeAsked(out *Findings, n int, want Attributes) {
+// judgeAskedAction judges whether a page asked about the actions that its buttons offer.
+func (j *Judge) judgeAskedAction(out *Findings, n int, want Attributes) {
 	r := j.file.Requests[n]
 	kind, until := cmp.Or(r.Review, AccessReview), j.fences[want.Cluster][n+1]
 	got, why := j.findReview(out, r.As, want, kind, until)
@@ -288,7 +293,7 @@ func (j *Judge) judgeAsked(out *Findings, n int, want Attributes) {
 	}
 	if got != nil && why == "" {
 		answer := "allowed"
-		if got.denied {
+		if got.isDenied {
 			answer = "not allowed"
 		}
 		out.note("asked about, and "+answer, 1)
@@ -312,12 +317,12 @@ func (j *Judge) judgeArrival(out *Findings, r Request, want Attributes, a arriva
 	}
 }
 
-// nearest describes what arrived instead of a request.
-func (j *Judge) nearest(n int, want Attributes) string {
-	seen := j.windows[n]
-	alike := seq.Filter(seen, func(a arrival) bool { return a.Verb == want.Verb && a.Resource == want.Resource })
+// describeNearest describes what arrived instead of a request.
+func (j *Judge) describeNearest(n int, want Attributes) string {
+	arrivals := j.windows[n]
+	alike := seq.Filter(arrivals, func(a arrival) bool { return a.Verb == want.Verb && a.Resource == want.Resource })
 	if len(alike) == 0 {
-		alike = seq.Filter(seen, func(a arrival) bool { return a.Resource != "" })
+		alike = seq.Filter(arrivals, func(a arrival) bool { return a.Resource != "" })
 	}
 	if len(alike) == 0 {
 		return "nothing arrived"
@@ -325,8 +330,9 @@ func (j *Judge) nearest(n int, want Attributes) string {
 	return "what arrived is " + strings.Join(seq.Map(alike, arrival.describe), ", ")
 }
 
+// describe returns what arrived and as whom, on one line.
 func (a arrival) describe() string {
-	if a.asItself {
+	if a.isByDashboard {
 		return a.Attributes.String() + " as the dashboard itself"
 	}
 	return fmt.Sprintf("%s as %s", a.Attributes, a.user.Username)
@@ -336,7 +342,7 @@ func (a arrival) describe() string {
 // that --identity gives.
 func (j *Judge) checkUser(r Request, a arrival) string {
 	switch {
-	case a.asItself:
+	case a.isByDashboard:
 		return "as the dashboard itself, " + j.account
 	case a.user.Username != r.As:
 		return fmt.Sprintf("as %q", a.user.Username)
@@ -353,10 +359,10 @@ func (j *Judge) checkUser(r Request, a arrival) string {
 	return ""
 }
 
-// judgeFurther judges a request that arrived without having to. It counts reads as the person, discovery, and what the
-// dashboard may do under its own account. Anything else is a failure.
-func (j *Judge) judgeFurther(out *Findings, r Request, a arrival) {
-	isOwn := a.asItself && slices.ContainsFunc(j.file.Own, func(own Attributes) bool { return own.covers(a.Attributes) })
+// judgeUnrequested judges a request that arrived without having to. It counts reads as the person, discovery, and what
+// the dashboard may do under its own account. Anything else is a failure.
+func (j *Judge) judgeUnrequested(out *Findings, r Request, a arrival) {
+	isOwn := a.isByDashboard && slices.ContainsFunc(j.file.Own, func(own Attributes) bool { return own.covers(a.Attributes) })
 	isDiscovery := a.Resource == "" && !a.writesByMethod()
 	isAtItsCluster := slices.ContainsFunc(slices.Concat(r.Arrives, r.Asks), func(want Attributes) bool { return want.Cluster == a.Cluster })
 	isElsewhere := len(j.file.clusters) > 0 && !isAtItsCluster

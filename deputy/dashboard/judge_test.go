@@ -112,7 +112,7 @@ func TestJudgeAsks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := judgeFile(t, f, &Evidence{Sent: []Sent{{Fence: "f0", Code: 200}}, End: "end", Events: append(c.events, fences...)})
+			got := judgeFile(t, f, &Evidence{Sent: []SentRequest{{Fence: "f0", Code: 200}}, End: "end", Events: append(c.events, fences...)})
 			if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("found %q, want %q", got, c.want)
 			}
@@ -144,9 +144,9 @@ func TestJudgeTwoClusters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := &Evidence{Sent: []Sent{{Fence: "f0", Code: 200}}, End: "end", Events: append(c.east, fences...)}
+			e := &Evidence{Sent: []SentRequest{{Fence: "f0", Code: 200}}, End: "end", Events: append(c.east, fences...)}
 			if c.east != nil || c.west != nil {
-				e.Elsewhere = append(c.west, fences...)
+				e.SecondClusterEvents = append(c.west, fences...)
 			}
 			if got := judgeFile(t, f, e); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("found %q, want %q", got, c.want)
@@ -168,7 +168,7 @@ func judgeFile(t *testing.T, f *File, e *Evidence) string {
 // judgeEvents returns what is found in the events of the two requests.
 func judgeEvents(t *testing.T, events []json.RawMessage) string {
 	t.Helper()
-	return newTestJudge(t, &Evidence{Sent: []Sent{{Fence: "f0", Code: 200}, {Fence: "f1", Code: 200}}, End: "end", Events: events}).describeFindings()
+	return newTestJudge(t, &Evidence{Sent: []SentRequest{{Fence: "f0", Code: 200}, {Fence: "f1", Code: 200}}, End: "end", Events: events}).describeFindings()
 }
 
 // describeFindings returns the findings of all requests on one line.
@@ -217,7 +217,7 @@ func TestRowsByTime(t *testing.T) {
 		"of no such request": {[]TrailRow{right, {Line: 2, Request: 5, Actor: "bob@corp", Verb: "list"}}, "a row of no request"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := newTestJudge(t, &Evidence{Sent: []Sent{{Fence: "f0"}, {Fence: "f1"}}, End: "end", Rows: c.rows})
+			j := newTestJudge(t, &Evidence{Sent: []SentRequest{{Fence: "f0"}, {Fence: "f1"}}, End: "end", Rows: c.rows})
 			var found []string
 			for _, f := range j.JudgeTrail().Failures {
 				found = append(found, f.What+": "+f.Got)

@@ -14,16 +14,16 @@ import (
 
 // review is an access review that arrived at the API server.
 type review struct {
-	kind ReviewKind
-	who  string
+	kind   ReviewKind
+	person string
 	// answered is when the API server answered the review.
 	answered time.Time
-	// about are the attributes of an access review. For a rules review they have only the namespace.
-	about Attributes
-	// blank means that the event does not say what the review asks.
-	blank bool
-	// denied means that the answer was no. It is false if the event has no answer.
-	denied bool
+	// attributes are the attributes of an access review. For a rules review they have only the namespace.
+	attributes Attributes
+	// isOpaque means that the event does not say what the review asks.
+	isOpaque bool
+	// isDenied means that the answer was no. It is false if the event has no answer.
+	isDenied bool
 }
 
 // readReview reads the event of an access review. isReview is false for any other event.
@@ -32,7 +32,7 @@ func readReview(event *auditv1.Event) (r review, isReview bool) {
 	if ref == nil || ref.APIGroup != authorizationv1.GroupName || event.Verb != "create" {
 		return r, false
 	}
-	r = review{who: arrivingUser(event).Username, answered: event.StageTimestamp.Time}
+	r = review{person: arrivingUser(event).Username, answered: event.StageTimestamp.Time}
 	switch ref.Resource {
 	case "selfsubjectaccessreviews":
 		r.kind = AccessReview
@@ -48,21 +48,21 @@ func readReview(event *auditv1.Event) (r review, isReview bool) {
 // readObjects reads what a review asks and what it was answered, if the event has that.
 func (r *review) readObjects(event *auditv1.Event) {
 	if r.kind == RulesReview {
-		var asked authorizationv1.SelfSubjectRulesReview
-		r.blank = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &asked) != nil
-		r.about.Namespace = asked.Spec.Namespace
+		var question authorizationv1.SelfSubjectRulesReview
+		r.isOpaque = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &question) != nil
+		r.attributes.Namespace = question.Spec.Namespace
 		return
 	}
-	var asked, answered authorizationv1.SelfSubjectAccessReview
-	r.blank = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &asked) != nil
-	if a := asked.Spec.ResourceAttributes; a != nil {
-		r.about = Attributes{Verb: a.Verb, APIGroup: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
+	var question, answered authorizationv1.SelfSubjectAccessReview
+	r.isOpaque = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &question) != nil
+	if a := question.Spec.ResourceAttributes; a != nil {
+		r.attributes = Attributes{Verb: a.Verb, APIGroup: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
 		if a.Subresource != "" {
-			r.about.Resource += "/" + a.Subresource
+			r.attributes.Resource += "/" + a.Subresource
 		}
 	}
 	if event.ResponseObject != nil && json.Unmarshal(event.ResponseObject.Raw, &answered) == nil {
-		r.denied = !answered.Status.Allowed
+		r.isDenied = !answered.Status.Allowed
 	}
 }
 
@@ -73,31 +73,31 @@ func (r review) answers(a Attributes, kind ReviewKind) bool {
 	case kind != EitherReview && r.kind != kind:
 		return false
 	case r.kind == RulesReview:
-		return r.about.Namespace == a.Namespace && r.about.Cluster == a.Cluster
+		return r.attributes.Namespace == a.Namespace && r.attributes.Cluster == a.Cluster
 	}
-	return r.about.covers(a)
+	return r.attributes.covers(a)
 }
 
 // findReview returns the last review by a person about a request that was answered before a given time, or the reason
 // why there is none. Both are empty if the log does not show what the reviews ask.
 func (j *Judge) findReview(out *Findings, person string, a Attributes, kind ReviewKind, before time.Time) (*review, string) {
-	ofCluster := seq.Filter(j.reviews, func(got review) bool { return got.about.Cluster == a.Cluster })
+	ofCluster := seq.Filter(j.reviews, func(got review) bool { return got.attributes.Cluster == a.Cluster })
 	earlier := seq.Filter(ofCluster, func(got review) bool { return !got.answered.After(before) }) // by the clock of one cluster
-	about := seq.Filter(earlier, func(got review) bool { return !got.blank && got.answers(a, kind) })
-	ofPerson := seq.Filter(about, func(got review) bool { return got.who == person })
+	matching := seq.Filter(earlier, func(got review) bool { return !got.isOpaque && got.answers(a, kind) })
+	ofPerson := seq.Filter(matching, func(got review) bool { return got.person == person })
 	switch {
 	case len(ofPerson) > 0:
 		return &ofPerson[len(ofPerson)-1], ""
-	case len(about) > 0:
-		return nil, fmt.Sprintf("the review was made as %q", about[0].who)
-	case len(earlier) > 0 && earlier[len(earlier)-1].blank:
+	case len(matching) > 0:
+		return nil, fmt.Sprintf("the review was made as %q", matching[0].person)
+	case len(earlier) > 0 && earlier[len(earlier)-1].isOpaque:
 		out.Unknown = "the audit log has access reviews without what they ask: its policy has to log selfsubjectaccessreviews and selfsubjectrulesreviews at level Request"
 		return nil, ""
 	case j.isAskedElsewhere(a, kind):
 		return nil, "there is none at that cluster: another one was asked"
 	case len(earlier) > 0:
 		last := earlier[len(earlier)-1]
-		return nil, fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlier), last.kind, last.about)
+		return nil, fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlier), last.kind, last.attributes)
 	case len(ofCluster) > 0:
 		return nil, "there is none before it: the first comes after"
 	}
@@ -108,7 +108,7 @@ func (j *Judge) findReview(out *Findings, person string, a Attributes, kind Revi
 func (j *Judge) isAskedElsewhere(a Attributes, kind ReviewKind) bool {
 	return slices.ContainsFunc(j.reviews, func(got review) bool {
 		same := a
-		same.Cluster = got.about.Cluster
+		same.Cluster = got.attributes.Cluster
 		return same != a && got.answers(same, kind)
 	})
 }
@@ -124,7 +124,7 @@ func (j *Judge) checkReview(out *Findings, r Request, a Attributes, before time.
 	switch {
 	case got == nil:
 		return why
-	case got.denied && !r.Refused:
+	case got.isDenied && !r.Refused:
 		return "it said no, and the request was sent all the same"
 	}
 	if why := j.checkAge(*got, before); why != "" {

@@ -67,6 +67,7 @@ type TrailRow struct {
 	Correlation string `json:"correlation,omitempty"`
 }
 
+// findMistake returns what is wrong with the format, or "" if nothing is.
 func (t *TrailFormat) findMistake(clusters []string) string {
 	isHeaderUsed := t.Header != "" && t.Fields.Correlation == ""
 	hasTwoClusters := len(clusters) > 0
@@ -225,8 +226,8 @@ func (j *Judge) compareRows(out *Findings, n int, r Request, rows []TrailRow) {
 		return
 	}
 	actor := r.As
-	if seen := j.arrivalsOf(n); len(seen) > 0 {
-		actor = seen[0].user.Username
+	if arrivals := j.arrivalsOf(n); len(arrivals) > 0 {
+		actor = arrivals[0].user.Username
 	}
 	cluster := cmp.Or(j.file.Trail.Cluster, r.rowSubject().Cluster)
 	fields := j.file.Trail.Fields

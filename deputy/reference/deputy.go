@@ -102,7 +102,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, err.Error())
 		return
 	}
-	if !plainConnection(r.Header) {
+	if !isPlainConnection(r.Header) {
 		refuse(w, http.StatusBadRequest, "the header Connection names other headers")
 		return
 	}
@@ -199,9 +199,9 @@ func dropIdentity(h http.Header) {
 	})
 }
 
-// plainConnection reports whether the header Connection contains only options of a connection. A proxy drops every
+// isPlainConnection reports whether the header Connection contains only options of a connection. A proxy drops every
 // other header that it names (RFC 9110, 7.6.1), which could turn an impersonated request into one of the deputy's own.
-func plainConnection(h http.Header) bool {
+func isPlainConnection(h http.Header) bool {
 	for _, line := range h["Connection"] {
 		for _, option := range strings.Split(line, ",") {
 			option = strings.ToLower(strings.TrimSpace(option))
@@ -213,6 +213,7 @@ func plainConnection(h http.Header) bool {
 	return true
 }
 
+// refuse answers with a Status, as the Kubernetes API does.
 func refuse(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -227,7 +228,7 @@ func refuse(w http.ResponseWriter, code int, message string) {
 // whose headers two readers could understand differently.
 func NewAgent(target *url.URL, transport http.RoundTripper, token func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if why := whyRefused(r.Header); why != "" {
+		if why := findRefusal(r.Header); why != "" {
 			refuse(w, http.StatusForbidden, why)
 			return
 		}
@@ -238,9 +239,9 @@ func NewAgent(target *url.URL, transport http.RoundTripper, token func() string)
 	})
 }
 
-// whyRefused returns why a request is not passed on, or "" if it is.
-func whyRefused(h http.Header) string {
-	if !plainConnection(h) {
+// findRefusal returns why a request is not passed on, or "" if it is.
+func findRefusal(h http.Header) string {
+	if !isPlainConnection(h) {
 		return "the header Connection names other headers"
 	}
 	for name := range h {

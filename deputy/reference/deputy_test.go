@@ -253,9 +253,9 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// TestRow checks what a row of the audit log says about a request. Its verb and resource must be those of the API
+// TestRowSaysWhatTheRequestIsAbout checks what a row of the audit log says about a request. Its verb and resource must be those of the API
 // server.
-func TestRow(t *testing.T) {
+func TestRowSaysWhatTheRequestIsAbout(t *testing.T) {
 	for target, want := range map[string]reference.Row{
 		"GET /api/v1/namespaces/shop/pods":                         {Verb: "list", Resource: "pods", Namespace: "shop"},
 		"GET /api/v1/namespaces/shop/pods?watch=true":              {Verb: "watch", Resource: "pods", Namespace: "shop"},

@@ -29,7 +29,7 @@ func NewFront(hub *Hub, clusters ...string) http.Handler {
 		cluster, hasDots := clusterOf(r.URL)
 		agent := to[cluster]
 		switch {
-		case !plainConnection(r.Header):
+		case !isPlainConnection(r.Header):
 			refuse(w, http.StatusForbidden, "the header Connection names other headers")
 		case agent == nil:
 			refuse(w, http.StatusNotFound, "there is no such cluster")

@@ -114,15 +114,15 @@ func take(conn net.Conn) error {
 
 // TunnelListener is the agent's end of a tunnel. It is a listener whose connections the agent opens itself.
 type TunnelListener struct {
-	dial   func(ctx context.Context) (net.Conn, error)
-	taken  chan net.Conn
-	ctx    context.Context //nolint:containedctx // a listener has no other way to end
-	cancel context.CancelFunc
+	dial        func(ctx context.Context) (net.Conn, error)
+	connections chan net.Conn
+	ctx         context.Context //nolint:containedctx // a listener has no other way to end
+	cancel      context.CancelFunc
 }
 
 // ConnectTunnel opens connections to a hub until it is closed. For each that is used or breaks, it opens another.
 func ConnectTunnel(dial func(ctx context.Context) (net.Conn, error)) *TunnelListener {
-	l := &TunnelListener{dial: dial, taken: make(chan net.Conn)}
+	l := &TunnelListener{dial: dial, connections: make(chan net.Conn)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	for range spareConnections {
 		go l.offer()
@@ -142,7 +142,7 @@ func (l *TunnelListener) offer() {
 			continue
 		}
 		select {
-		case l.taken <- conn:
+		case l.connections <- conn:
 		case <-l.ctx.Done():
 			_ = conn.Close()
 		}
@@ -171,7 +171,7 @@ func (l *TunnelListener) await() (net.Conn, error) {
 // Accept implements net.Listener.
 func (l *TunnelListener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-l.taken:
+	case conn := <-l.connections:
 		return conn, nil
 	case <-l.ctx.Done():
 		return nil, net.ErrClosed

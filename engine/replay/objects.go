@@ -100,7 +100,7 @@ func (p *provisioner) revoke(ctx context.Context, objects []scenarios.RBACObject
 // shown waits until reviews show a grant in force, or gone; the error has what the server shows of the objects at kept.
 func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool, kept []string) error {
 	err := p.inForce(ctx, spec, want)
-	u, ok := errors.AsType[*unheeded](err)
+	u, ok := errors.AsType[*unappliedGrantError](err)
 	if !ok {
 		return err
 	}

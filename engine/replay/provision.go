@@ -274,10 +274,10 @@ func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (
 	return answer.Status.Token, nil
 }
 
-// unheeded is the error of a change that was accepted and that reviews do not show.
-type unheeded struct{ verdicts.Unheeded }
+// unappliedGrantError is the error of a change that was accepted and that reviews do not show.
+type unappliedGrantError struct{ verdicts.UnappliedGrant }
 
-func (u *unheeded) Error() string {
+func (u *unappliedGrantError) Error() string {
 	return fmt.Sprintf("the authorizer still answers allowed=%v after %s to %v (%s)", u.Answer.Allowed, grantTimeout, u.Review, u.Answer.Reason)
 }
 
@@ -290,14 +290,14 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 		// For a webhook whose match conditions read it, and would err.
 		serviceaccount.NodeNameKey: {"probe"},
 	}
-	u := &unheeded{verdicts.Unheeded{Review: spec, Want: want}}
+	u := &unappliedGrantError{verdicts.UnappliedGrant{Review: spec, Want: want}}
 	begin := time.Now()
 	within, cancel := context.WithTimeout(ctx, grantTimeout)
 	defer cancel()
 	err := grantPoll.DelayFunc().Until(within, true, false, func(ctx context.Context) (bool, error) {
 		said, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: asked}, metav1.CreateOptions{})
 		if err == nil {
-			u.Answer, u.Asked, u.Millis = said.Status, u.Asked+1, time.Since(begin).Milliseconds()
+			u.Answer, u.Reviews, u.Millis = said.Status, u.Reviews+1, time.Since(begin).Milliseconds()
 		}
 		return err == nil && said.Status.Allowed == want, err
 	})

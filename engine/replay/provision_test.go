@@ -38,8 +38,8 @@ func (h heedless) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestUnheededGrant: a grant that is kept and never shows is an error with what is kept, and the judge calls it failed.
-func TestUnheededGrant(t *testing.T) {
+// TestUnappliedGrant: a grant that is kept and never shows is an error with what is kept, and the judge calls it failed.
+func TestUnappliedGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := &rest.Config{Host: "http://server", Transport: heedless{map[string]string{}}, QPS: -1}
 		config.ContentType, config.AcceptContentTypes = "application/json", "application/vnd.kubernetes.protobuf"
@@ -53,14 +53,14 @@ func TestUnheededGrant(t *testing.T) {
 		}
 		admin := &provisioner{client: client}
 		err = admin.grant(t.Context(), scenarios.RenderRBAC(s))
-		u, ok := errors.AsType[*unheeded](err)
+		u, ok := errors.AsType[*unappliedGrantError](err)
 		if !ok {
 			t.Fatal(err)
 		}
-		if u.Asked < 100 || u.Millis < 14_000 || len(u.Stored) != 2 {
-			t.Errorf("asked %d times in %d ms, with %d objects", u.Asked, u.Millis, len(u.Stored))
+		if u.Reviews < 100 || u.Millis < 14_000 || len(u.Stored) != 2 {
+			t.Errorf("asked %d times in %d ms, with %d objects", u.Reviews, u.Millis, len(u.Stored))
 		}
-		e := &verdicts.Evidence{Unheeded: &u.Unheeded}
+		e := &verdicts.Evidence{UnappliedGrant: &u.UnappliedGrant}
 		if r := verdicts.Judge(&scenarios.Scenario{}, e); r.Verdict != verdicts.Failed {
 			t.Errorf("%s: %s", r.Verdict, r.Reason)
 		}

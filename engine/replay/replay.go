@@ -145,7 +145,7 @@ func (p *Prepared) Send(ctx context.Context) *verdicts.Evidence {
 	}
 	defer p.run.closeShells()
 	defer p.replayer.admin.removePods(context.WithoutCancel(ctx), p.run.bound)
-	isBroken := len(e.Problems) > 0 || e.Unheeded != nil
+	isBroken := len(e.Problems) > 0 || e.UnappliedGrant != nil
 	if isBroken {
 		return e
 	}
@@ -215,8 +215,8 @@ func (run *run) hangUp(ctx context.Context, e *verdicts.Evidence) {
 
 // broke notes why a step could not be carried out. That a live API server does not heed its own roles is evidence.
 func (run *run) broke(e *verdicts.Evidence, step int, err error) {
-	if u, ok := errors.AsType[*unheeded](err); ok && run.target.Err() == nil {
-		e.Unheeded, u.Step = &u.Unheeded, step
+	if u, ok := errors.AsType[*unappliedGrantError](err); ok && run.target.Err() == nil {
+		e.UnappliedGrant, u.Step = &u.UnappliedGrant, step
 		return
 	}
 	e.Problems = append(e.Problems, problem(run.target, err))

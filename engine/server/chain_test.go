@@ -22,7 +22,7 @@ func TestConditionErrors(t *testing.T) {
 		at("front"), at("policy"), // asked, decided
 		at("front"), // a condition failed
 	}
-	decided, stray := verdicts.Fold(m.conditionErrors(seen))
+	decided, stray := verdicts.DeriveDecisions(m.conditionErrors(seen))
 	if len(stray) > 0 {
 		t.Fatalf("stray: %v", stray)
 	}

@@ -275,7 +275,7 @@ func (s *Server) AuditEarlier(ctx context.Context, o *verdicts.Observation) (err
 		o.Audit, _ = s.events.take(o.Response.AuditID)
 	default:
 		o.Audit, err = s.Audit(ctx, o.Response.AuditID)
-		if err == nil && o.Request.RunsLong() {
+		if err == nil && o.Request.IsLongRunning() {
 			o.AuditStarted = s.events.beginning(o.Response.AuditID)
 		}
 	}

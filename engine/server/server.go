@@ -373,7 +373,7 @@ func (s *Server) Observe(ctx context.Context, o *verdicts.Observation, send func
 func (s *Server) observeAudit(ctx context.Context, o *verdicts.Observation, mark uint64) (err error) {
 	id := o.Response.AuditID
 	switch {
-	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge, o.Request.Unread():
+	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge, o.Request.IsUnreadable():
 		return nil // the HTTP server, or the first of the filters, refused it before it became one that is audited
 	case id == "":
 		return errors.New("the answer has no Audit-Id header")
@@ -389,7 +389,7 @@ func (s *Server) observeAudit(ctx context.Context, o *verdicts.Observation, mark
 	}
 	o.Audit, err = s.events.Await(ctx, id)
 	switch {
-	case err == nil && o.Request.RunsLong():
+	case err == nil && o.Request.IsLongRunning():
 		o.AuditStarted = s.events.beginning(id)
 	case err == nil:
 	case errors.Is(err, errNoEvent) && s.answers(ctx):

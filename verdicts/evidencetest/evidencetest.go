@@ -193,7 +193,7 @@ func makeMetrics(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Re
 			samples = append(samples, verdicts.MetricSample{Name: full, Mode: mode, Decision: decision, Delta: n})
 		}
 	}
-	decided, _ := verdicts.Fold(reviews)
+	decided, _ := verdicts.DeriveDecisions(reviews)
 	for _, d := range decided {
 		decision := "allowed"
 		if d.Decision != scenarios.Allow {

@@ -63,7 +63,7 @@ func run(t testing.TB, b *Plan, h http.Handler, load Loader, replicas ...http.Ha
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("seed %d: %d exchanges in %v", b.Seed, len(done.Answers), done.Took[Step])
+	t.Logf("seed %d: %d exchanges in %v", b.Seed, len(done.Answers), done.Durations[Step])
 	return done.Findings, done.Results
 }
 

@@ -19,23 +19,23 @@ func (b *Plan) DetectWire(ctx context.Context, ends []*certify.Webhook) (w *wire
 		return nil, "", err
 	}
 	defer closeAll()
-	w = r.probe(ctx)
+	w = r.findRevision(ctx)
 	return w, r.Stopped(), ctx.Err()
 }
 
-// probe asks for conditions in the form of each revision, until an answer shows which revision the webhook speaks. If
-// no answer does, nothing else is asked: every other fault would follow from that, and there is one finding.
-func (r *runner) probe(ctx context.Context) *wire.Revision {
-	for _, q := range r.probes() {
-		body, err := q.way.AskAccess(q.spec)
-		answer := r.post(ctx, q.way, authorize, Exchange{Vector: q.vector, Step: q.step, Variant: Probe}, body, err)
-		if known := wire.Recognize(answer); len(known) > 0 {
-			return known[0]
+// findRevision asks for conditions in the form of each revision, until an answer shows which revision the webhook
+// speaks. If no answer does, nothing else is asked: every other fault would follow from that, and there is one finding.
+func (r *runner) findRevision(ctx context.Context) *wire.Revision {
+	for _, q := range r.probeQuestions() {
+		body, err := q.revision.AskAccess(q.spec)
+		answer := r.post(ctx, q.revision, reviewEndpoint, Exchange{Vector: q.vector, Step: q.step, Variant: Probe}, body, err)
+		if revisions := wire.Recognize(answer); len(revisions) > 0 {
+			return revisions[0]
 		}
 		if unknown := wire.FindUnknown(answer); len(unknown) > 0 {
 			r.End("an answer is in a form that no revision of the wire has")
 		}
-		if r.Ended() {
+		if r.HasEnded() {
 			return wire.Newest()
 		}
 	}
@@ -45,22 +45,22 @@ func (r *runner) probe(ctx context.Context) *wire.Revision {
 
 // probeQuestion is a question of a step that asks for conditions, in the form of a revision.
 type probeQuestion struct {
-	vector string
-	step   int
-	spec   vectors.SubjectAccessReviewSpec
-	way    *wire.Revision
+	vector   string
+	step     int
+	spec     vectors.SubjectAccessReviewSpec
+	revision *wire.Revision
 }
 
-// probes returns the questions that have to be answered with conditions, each in all ways.
-func (r *runner) probes() (all []probeQuestion) {
+// probeQuestions returns the questions that have to be answered with conditions, each in all ways.
+func (r *runner) probeQuestions() (all []probeQuestion) {
 	for _, e := range r.Plan.entries {
 		for i, s := range e.Steps {
 			isConditional := s.Authorize != nil && s.Authorize.Want.OneOf[0] == vectors.Conditional
-			if !isConditional || e.unsayable != "" {
+			if !isConditional || e.inexpressible != "" {
 				continue
 			}
-			for _, way := range []*wire.Revision{wire.Newest(), wire.Seed} {
-				all = append(all, probeQuestion{e.id, i, s.Authorize.Spec, way})
+			for _, revision := range []*wire.Revision{wire.Newest(), wire.Seed} {
+				all = append(all, probeQuestion{e.id, i, s.Authorize.Spec, revision})
 			}
 		}
 	}

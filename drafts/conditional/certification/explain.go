@@ -23,7 +23,7 @@ import (
 // findings, by its vector and step: ID#STEP. Without webhooks the reference is asked. Explain returns an error if its
 // input is wrong.
 func (b *Plan) Explain(ctx context.Context, w *wire.Revision, ends []*certify.Webhook, name string) (text string, isRight bool, err error) {
-	e, step, err := b.find(name)
+	e, step, err := b.findQuestion(name)
 	if err != nil {
 		return "", false, err
 	}
@@ -43,7 +43,7 @@ func (b *Plan) Explain(ctx context.Context, w *wire.Revision, ends []*certify.We
 	if err != nil {
 		return "", false, err
 	}
-	findings, err := b.judgeAgain(x.before)
+	findings, err := b.judgeAgain(x.exchanges)
 	if err != nil {
 		return "", false, err
 	}
@@ -66,8 +66,8 @@ func (b *Plan) Explain(ctx context.Context, w *wire.Revision, ends []*certify.We
 	return out.String(), len(findings) == 0, nil
 }
 
-// find returns the vector and the step of a question.
-func (b *Plan) find(name string) (e *entry, step int, err error) {
+// findQuestion returns the vector and the step of a question.
+func (b *Plan) findQuestion(name string) (e *entry, step int, err error) {
 	id, number, hasStep := strings.Cut(name, "#")
 	if hasStep {
 		if step, err = strconv.Atoi(number); err != nil {
@@ -144,15 +144,15 @@ func (b *Plan) serveReference(w *wire.Revision, e *entry, step int) (server *web
 	return server, ends, nil
 }
 
-// askedAgain is a question with its answer, and with the questions before it that gave its conditions.
-type askedAgain struct {
-	before []Exchange
-	last   Exchange
-	curl   string
+// repeatedQuestion is a question with its answer, and with the questions before it that gave its conditions.
+type repeatedQuestion struct {
+	exchanges []Exchange
+	last      Exchange
+	curl      string
 }
 
 // askAgain asks a question, after the questions that give its conditions.
-func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.Webhook, e *entry, step int) (*askedAgain, error) {
+func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.Webhook, e *entry, step int) (*repeatedQuestion, error) {
 	r, closeAll, err := newRunner(certify.NewRunner[Exchange](nil), Options{Plan: b, Wire: w, Webhooks: ends})
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.W
 	for e.Steps[steps[0]].Evaluate != nil {
 		steps = slices.Insert(steps, 0, e.Steps[steps[0]].Evaluate.Of)
 	}
-	out := &askedAgain{}
+	out := &repeatedQuestion{}
 	var chain []vectors.ConditionSet
 	for _, i := range steps {
 		x := Exchange{Vector: e.id, Step: i}
@@ -172,7 +172,7 @@ func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.W
 		}
 		answer := r.post(ctx, w, to, x, body, nil)
 		if chain = conditionsLeft(w, answer); e.Steps[i].Authorize != nil {
-			chain = chainIn(w, answer)
+			chain = readChain(w, answer)
 		}
 		if i != step && chain == nil {
 			return nil, fmt.Errorf("%s#%d is about the conditions of step %d, which is answered without any: explain that one (or name another revision of the wire than %s by --wire)", e.id, step, i, w.Name)
@@ -181,7 +181,7 @@ func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.W
 			return nil, err
 		}
 	}
-	out.before, out.last = r.Answers, r.Answers[len(r.Answers)-1]
+	out.exchanges, out.last = r.Answers, r.Answers[len(r.Answers)-1]
 	return out, nil
 }
 
@@ -189,12 +189,12 @@ func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.W
 func (b *Plan) body(w *wire.Revision, e *entry, step int, chain []vectors.ConditionSet) (body []byte, to int, err error) {
 	if s := e.Steps[step].Authorize; s != nil {
 		body, err = w.AskAccess(s.Spec)
-		return body, authorize, err
+		return body, reviewEndpoint, err
 	}
 	q := e.conditionsRequest(step, chain)
 	q.UID = b.uid(Exchange{Vector: e.id, Step: step})
 	body, err = w.AskConditions(q)
-	return body, conditions, err
+	return body, conditionsEndpoint, err
 }
 
 // judgeAgain returns what is wrong with answers, without advice.

@@ -42,9 +42,9 @@ func Export(form string, all []vectors.Policy) ([]byte, error) {
 	return d.export("rules."+form, all)
 }
 
-// FindUnsayable returns the first part of a policy that a form of policies cannot express. It is empty if the form can
-// express the whole policy.
-func FindUnsayable(form string, p vectors.Policy) (what string, err error) {
+// FindInexpressible returns the first part of a policy that a form of policies cannot express. It is empty if the form
+// can express the whole policy.
+func FindInexpressible(form string, p vectors.Policy) (what string, err error) {
 	if form == formJSON {
 		return "", nil
 	}
@@ -61,26 +61,26 @@ func FindUnsayable(form string, p vectors.Policy) (what string, err error) {
 
 // readDialect returns the dialect of a form other than JSON.
 func readDialect(form string) (*dialect, error) {
-	var known map[string]*dialect
+	var dialects map[string]*dialect
 	raw, err := rules.ReadFile("dialects.yaml")
 	if err == nil {
-		_, err = scenarios.Decode("dialects.yaml", raw, "dialects", &known)
+		_, err = scenarios.Decode("dialects.yaml", raw, "dialects", &dialects)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if d := known[form]; d != nil {
+	if d := dialects[form]; d != nil {
 		return d, nil
 	}
 	return nil, fmt.Errorf("%q is not a form of the policies (expected one of %s)", form, strings.Join(Forms(), ", "))
 }
 
-// ways lists the ways in which an expression becomes true, or becomes false. The expression has that value if
+// alternatives lists the ways in which an expression becomes true, or becomes false. The expression has that value if
 // everything that one of the ways lists holds. An expression that is an error has neither value.
-type ways [][]string
+type alternatives [][]string
 
-// and returns the ways in which both hold.
-func (a ways) and(b ways) (out ways) {
+// combine returns the alternatives in which one of each list holds.
+func (a alternatives) combine(b alternatives) (out alternatives) {
 	for _, x := range a {
 		out = append(out, seq.Map(b, func(y []string) []string { return slices.Concat(x, y) })...)
 	}
@@ -97,22 +97,23 @@ type dialect struct {
 //go:embed dialects.yaml rules.rego rules.cedar
 var rules embed.FS
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(rules, "rules.*"))
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(rules, "rules.*"))
 
 // translated is a policy in another language. Cannot names the part that the language cannot express, if there is one.
 type translated struct {
 	vectors.Policy
-	Holds, Fails ways
+	Holds, Fails alternatives
 	Cannot       string
 }
 
+// export writes policies by a template of the dialect.
 func (d *dialect) export(template string, all []vectors.Policy) ([]byte, error) {
 	out, err := d.translate(all)
 	if err != nil {
 		return nil, err
 	}
 	var page bytes.Buffer
-	err = pages.ExecuteTemplate(&page, template, out)
+	err = templates.ExecuteTemplate(&page, template, out)
 	return page.Bytes(), err
 }
 
@@ -128,9 +129,9 @@ func (d *dialect) translate(all []vectors.Policy) (out []translated, err error) 
 			return nil, fmt.Errorf("policy %s: %w", p.ID, issues.Err())
 		}
 		t, e := &translation{dialect: d}, parsed.NativeRep().Expr()
-		one := translated{p, t.truth(e, nil, true), t.truth(e, nil, false), ""}
-		one.Cannot = t.cannot
-		out = append(out, one)
+		policy := translated{p, t.translateTruth(e, nil, true), t.translateTruth(e, nil, false), ""}
+		policy.Cannot = t.cannot
+		out = append(out, policy)
 	}
 	return out, nil
 }
@@ -138,11 +139,13 @@ func (d *dialect) translate(all []vectors.Policy) (out []translated, err error) 
 // translation is the translation of one expression. cannot is the first part of it that the language cannot express.
 type translation struct {
 	*dialect
-	cannot string
-	named  int
+	cannot        string
+	variableCount int
 }
 
-func (t *translation) say(what string, operands ...any) string {
+// formatText writes operands in the format that the dialect has for an operator. If it has none, the expression cannot
+// be expressed.
+func (t *translation) formatText(what string, operands ...any) string {
 	format, ok := t.Formats[what]
 	if !ok && t.cannot == "" {
 		t.cannot = what
@@ -150,11 +153,12 @@ func (t *translation) say(what string, operands ...any) string {
 	return fmt.Sprintf(format, operands...)
 }
 
-// truth returns the ways in which an expression is true, or false. vars has the names of the variables of macros.
-func (t *translation) truth(e ast.Expr, vars map[string]string, want bool) ways {
+// translateTruth returns the ways in which an expression is true, or false. vars has the names of the variables of
+// macros.
+func (t *translation) translateTruth(e ast.Expr, vars map[string]string, want bool) alternatives {
 	if e.Kind() == ast.LiteralKind {
 		if e.AsLiteral() == types.Bool(want) {
-			return ways{{"true"}}
+			return alternatives{{"true"}}
 		}
 		return nil
 	}
@@ -167,42 +171,43 @@ func (t *translation) truth(e ast.Expr, vars map[string]string, want bool) ways 
 	}
 	switch name := c.FunctionName(); name {
 	case operators.LogicalNot:
-		return t.truth(args[0], vars, !want)
+		return t.translateTruth(args[0], vars, !want)
 	case operators.LogicalAnd, operators.LogicalOr:
-		return t.junction(name, args, vars, want)
+		return t.translateJunction(name, args, vars, want)
 	case operators.Conditional:
-		return slices.Concat(t.truth(args[0], vars, true).and(t.truth(args[1], vars, want)), t.truth(args[0], vars, false).and(t.truth(args[2], vars, want)))
+		return slices.Concat(t.translateTruth(args[0], vars, true).combine(t.translateTruth(args[1], vars, want)), t.translateTruth(args[0], vars, false).combine(t.translateTruth(args[2], vars, want)))
 	case "all", "exists":
-		return t.elements(args, vars, want, (name == "all") == want)
+		return t.translateQuantifier(args, vars, want, (name == "all") == want)
 	case operators.Equals, operators.NotEquals:
-		return t.equality(args, vars, want == (name == operators.Equals))
+		return t.translateEquality(args, vars, want == (name == operators.Equals))
 	default:
-		return t.relation(name, args, vars, want)
+		return t.translateRelation(name, args, vars, want)
 	}
 }
 
-// negation returns the operator in front of a relation that must not hold.
-func negation(want bool) string {
+// negationOperator returns the operator in front of a relation that must not hold.
+func negationOperator(want bool) string {
 	if want {
 		return ""
 	}
 	return "!"
 }
 
-// junction returns the ways in which both of two expressions are true, or one of them.
-func (t *translation) junction(name string, args []ast.Expr, vars map[string]string, want bool) ways {
-	a, b := t.truth(args[0], vars, want), t.truth(args[1], vars, want)
+// translateJunction returns the ways in which both of two expressions are true, or one of them.
+func (t *translation) translateJunction(name string, args []ast.Expr, vars map[string]string, want bool) alternatives {
+	a, b := t.translateTruth(args[0], vars, want), t.translateTruth(args[1], vars, want)
 	if want == (name == operators.LogicalAnd) {
-		return a.and(b)
+		return a.combine(b)
 	}
 	return slices.Concat(a, b)
 }
 
-// equality returns the ways in which two values are equal, or are not.
-func (t *translation) equality(args []ast.Expr, vars map[string]string, equal bool) ways {
+// translateEquality returns the ways in which two values are equal, or are not.
+func (t *translation) translateEquality(args []ast.Expr, vars map[string]string, equal bool) alternatives {
 	isNull := args[1].Kind() == ast.LiteralKind && args[1].AsLiteral() == types.NullValue
-	if t.Guard != "" && args[0].Kind() == ast.IdentKind && isNull {
-		return ways{{t.say(negation(!equal)+"has", strconv.Quote(args[0].AsIdent()), t.Root)}}
+	asksForVariable := args[0].Kind() == ast.IdentKind && isNull
+	if t.Guard != "" && asksForVariable {
+		return alternatives{{t.formatText(negationOperator(!equal)+"has", strconv.Quote(args[0].AsIdent()), t.Root)}}
 	}
 	if equal {
 		return t.relateOperands(args, vars, operators.Equals)
@@ -210,27 +215,28 @@ func (t *translation) equality(args []ast.Expr, vars map[string]string, equal bo
 	return t.relateOperands(args, vars, operators.NotEquals)
 }
 
-// relation returns the ways in which a function of operands is true, or false.
-func (t *translation) relation(name string, args []ast.Expr, vars map[string]string, want bool) ways {
+// translateRelation returns the ways in which a function of operands is true, or false.
+func (t *translation) translateRelation(name string, args []ast.Expr, vars map[string]string, want bool) alternatives {
 	switch name {
 	case operators.Has:
 		args = []ast.Expr{ast.NewExprFactory().NewLiteral(0, types.String(args[0].AsSelect().FieldName())), args[0].AsSelect().Operand()}
 	case operators.In:
-		name = t.membership(args)
+		name = t.membershipOperator(args)
 	case "startsWith":
-		if text, ok := literal(args[1]); ok && t.Guard != "" {
-			of, guards := t.operand(args[0], vars)
+		if text, ok := stringLiteral(args[1]); ok && t.Guard != "" {
+			value, guards := t.translateOperand(args[0], vars)
 			pattern := strings.ReplaceAll(strings.TrimSuffix(strconv.Quote(text), `"`), "*", `\*`)
-			return ways{append(guards, negation(want)+"("+of+" like "+pattern+`*")`)}
+			return alternatives{append(guards, negationOperator(want)+"("+value+" like "+pattern+`*")`)}
 		}
 	}
-	return t.relateOperands(args, vars, negation(want)+name)
+	return t.relateOperands(args, vars, negationOperator(want)+name)
 }
 
-// membership returns the operator that "in" stands for with these operands: an element of a list, or a key of a map.
-func (t *translation) membership(args []ast.Expr) string {
+// membershipOperator returns the operator that "in" stands for with these operands: an element of a list, or a key of a
+// map.
+func (t *translation) membershipOperator(args []ast.Expr) string {
 	isList := args[1].Kind() != ast.SelectKind || args[1].AsSelect().FieldName() == "groups" // every other field is a map of strings
-	_, isKnown := literal(args[0])
+	_, isKnown := stringLiteral(args[0])
 	switch {
 	case isList:
 		return operators.In
@@ -242,72 +248,72 @@ func (t *translation) membership(args []ast.Expr) string {
 
 // relateOperands returns the one way in which a relation of operands is true: the operands exist, and the relation
 // holds.
-func (t *translation) relateOperands(operands []ast.Expr, vars map[string]string, what string) ways {
-	var way []string
+func (t *translation) relateOperands(operands []ast.Expr, vars map[string]string, what string) alternatives {
+	var conjunction []string
 	var texts []any
 	for _, e := range operands {
-		text, guards := t.operand(e, vars)
-		way, texts = append(way, guards...), append(texts, text)
+		text, guards := t.translateOperand(e, vars)
+		conjunction, texts = append(conjunction, guards...), append(texts, text)
 	}
-	return ways{append(way, t.say(what, texts...))}
+	return alternatives{append(conjunction, t.formatText(what, texts...))}
 }
 
-// elements returns the ways in which an expression holds for each element of a list, or for one element.
-func (t *translation) elements(args []ast.Expr, vars map[string]string, want, each bool) ways {
-	list, guards := t.operand(args[0], vars)
-	t.named++
-	name := fmt.Sprintf("%s%d", args[1].AsIdent(), t.named)
+// translateQuantifier returns the ways in which an expression holds for each element of a list, or for one element.
+func (t *translation) translateQuantifier(args []ast.Expr, vars map[string]string, want, each bool) alternatives {
+	list, guards := t.translateOperand(args[0], vars)
+	t.variableCount++
+	name := fmt.Sprintf("%s%d", args[1].AsIdent(), t.variableCount)
 	inner := map[string]string{args[1].AsIdent(): name}
 	maps.Copy(inner, vars)
-	of := t.truth(args[2], inner, want)
+	innerAlternatives := t.translateTruth(args[2], inner, want)
 	if !each {
-		return ways{append(guards, t.say("exists", name, list))}.and(of)
+		return alternatives{append(guards, t.formatText("exists", name, list))}.combine(innerAlternatives)
 	}
-	if len(of) != 1 {
-		t.say("several ways for each element of a list")
+	if len(innerAlternatives) != 1 {
+		t.formatText("several ways for each element of a list")
 		return nil
 	}
-	return ways{append(guards, t.say("all", name, list, strings.Join(of[0], "; ")))}
+	return alternatives{append(guards, t.formatText("all", name, list, strings.Join(innerAlternatives[0], "; ")))}
 }
 
-// plain matches the names of fields that can follow a dot.
-var plain = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+// plainField matches the names of fields that can follow a dot.
+var plainField = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 
 // reserved are words that cannot follow a dot in one language or the other.
 var reserved = strings.Fields("as contains default else every false has if import in is like not null package some then true with")
 
-// operand returns the text of a value, and the guards: conditions that the value exists.
-func (t *translation) operand(e ast.Expr, vars map[string]string) (text string, guards []string) {
+// translateOperand returns the text of a value, and the guards: conditions that the value exists.
+func (t *translation) translateOperand(e ast.Expr, vars map[string]string) (text string, guards []string) {
 	switch e.Kind() {
 	case ast.LiteralKind:
-		return t.constant(e), nil
+		return t.translateLiteral(e), nil
 	case ast.IdentKind:
-		return t.variable(e.AsIdent(), vars)
+		return t.translateVariable(e.AsIdent(), vars)
 	case ast.SelectKind:
-		return t.field(e.AsSelect().Operand(), e.AsSelect().FieldName(), vars)
+		return t.translateField(e.AsSelect().Operand(), e.AsSelect().FieldName(), vars)
 	case ast.ListKind:
 		var all []string
 		for _, one := range e.AsList().Elements() {
-			text, more := t.operand(one, vars)
+			text, more := t.translateOperand(one, vars)
 			all, guards = append(all, text), append(guards, more...)
 		}
 		return "[" + strings.Join(all, ", ") + "]", guards
 	case ast.CallKind:
 		if len(e.AsCall().Args()) == 2 {
-			return t.binary(e.AsCall().FunctionName(), e.AsCall().Args(), vars)
+			return t.translateBinary(e.AsCall().FunctionName(), e.AsCall().Args(), vars)
 		}
 	}
-	return t.unknown(), nil
+	return t.refuseValue(), nil
 }
 
-// unknown notes that a value cannot be expressed.
-func (t *translation) unknown() string {
-	t.say("a value of a kind of its own")
+// refuseValue notes that a value cannot be expressed.
+func (t *translation) refuseValue() string {
+	t.formatText("a value of a kind of its own")
 	return ""
 }
 
-// constant is a literal.
-func (t *translation) constant(e ast.Expr) string {
+// translateLiteral returns the text of a literal.
+func (t *translation) translateLiteral(e ast.Expr) string {
 	switch v := e.AsLiteral().Value().(type) {
 	case string:
 		return strconv.Quote(v)
@@ -317,11 +323,11 @@ func (t *translation) constant(e ast.Expr) string {
 	if e.AsLiteral() == types.NullValue && t.Guard == "" {
 		return "null"
 	}
-	return t.unknown()
+	return t.refuseValue()
 }
 
-// variable returns the text of a variable of a macro, or of a variable of policies.
-func (t *translation) variable(name string, vars map[string]string) (text string, guards []string) {
+// translateVariable returns the text of a variable of a macro, or of a variable of policies.
+func (t *translation) translateVariable(name string, vars map[string]string) (text string, guards []string) {
 	if known, ok := vars[name]; ok {
 		return known, nil
 	}
@@ -331,30 +337,32 @@ func (t *translation) variable(name string, vars map[string]string) (text string
 	return t.Root + "." + name, guards
 }
 
-// binary is a function of two values.
-func (t *translation) binary(name string, args []ast.Expr, vars map[string]string) (text string, guards []string) {
-	if field, ok := literal(args[1]); ok && name == operators.Index {
-		return t.field(args[0], field, vars)
+// translateBinary returns the text of a function of two values, and the guards of both.
+func (t *translation) translateBinary(name string, args []ast.Expr, vars map[string]string) (text string, guards []string) {
+	if field, ok := stringLiteral(args[1]); ok && name == operators.Index {
+		return t.translateField(args[0], field, vars)
 	}
-	a, guards := t.operand(args[0], vars)
-	b, more := t.operand(args[1], vars)
-	return t.say(name, a, b), append(guards, more...)
+	a, guards := t.translateOperand(args[0], vars)
+	b, more := t.translateOperand(args[1], vars)
+	return t.formatText(name, a, b), append(guards, more...)
 }
 
-func literal(e ast.Expr) (text string, ok bool) {
+// stringLiteral returns the text of an expression that is a literal string.
+func stringLiteral(e ast.Expr) (text string, ok bool) {
 	if e.Kind() == ast.LiteralKind {
 		text, ok = e.AsLiteral().Value().(string)
 	}
 	return text, ok
 }
 
-func (t *translation) field(of ast.Expr, name string, vars map[string]string) (text string, guards []string) {
-	text, guards = t.operand(of, vars)
+// translateField returns the text of a field, and the guards that it exists.
+func (t *translation) translateField(owner ast.Expr, name string, vars map[string]string) (text string, guards []string) {
+	text, guards = t.translateOperand(owner, vars)
 	known := strings.HasPrefix(text+".", t.Root+"."+vectors.RequestVariable+".") && !strings.HasSuffix(text, ".extra")
 	if t.Guard != "" && !known {
 		guards = append(guards, fmt.Sprintf(t.Guard, text, strconv.Quote(name)))
 	}
-	if plain.MatchString(name) && !slices.Contains(reserved, name) {
+	if plainField.MatchString(name) && !slices.Contains(reserved, name) {
 		return text + "." + name, guards
 	}
 	return text + "[" + strconv.Quote(name) + "]", guards

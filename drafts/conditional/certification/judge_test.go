@@ -1,33 +1,28 @@
 package certification
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/certify"
 	"github.com/authzconf/authzconf/drafts/conditional/vectors"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/reports/record"
 )
 
-// TestForm breaks each rule about the form of an answer once.
-func TestForm(t *testing.T) {
-	b, err := NewPlan([]*vectors.Vector{{ID: "v", Level: vectors.Must, Webhook: &vectors.Webhook{
-		Policies: []vectors.Policy{{ID: "a", Effect: vectors.Allow, Expression: "object.a"}},
-		Steps: []vectors.Step{
-			{Authorize: &vectors.AuthorizeStep{Spec: vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}, Want: vectors.AuthorizeWant{OneOf: []vectors.Decision{vectors.Conditional}}}},
-			{Evaluate: &vectors.EvaluateStep{Want: vectors.EvaluateWant{OneOf: []vectors.Decision{vectors.Allow}}}},
-		},
-	}}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestEachRuleOfFormIsJudged breaks each rule about the form of an answer once.
+func TestEachRuleOfFormIsJudged(t *testing.T) {
+	b := planOfTwoSteps(t)
 	const head, second = `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":`, `{"apiVersion":"authorization.k8s.io/v1alpha1","kind":"AuthorizationConditionsReview","response":`
 	chain := func(c string) string {
 		return head + `{"conditionsChain":[{"authorizerName":"n","failureMode":"Deny","conditions":[` + c + `]}]}}`
 	}
 	const good = `{"id":"a","effect":"Allow","type":"example.com/t","condition":"x"}`
-	for _, c := range []struct {
+	for i, c := range []struct {
 		x    Exchange
 		want string
 	}{
@@ -61,25 +56,50 @@ func TestForm(t *testing.T) {
 		{Exchange{Step: 1, Variant: Foreign, Answer: json.RawMessage(second + `{"allowed":true}}`)}, "unknown-type-evaluated"},
 		{Exchange{Step: 1, Variant: Foreign, HTTP: 400}, ""},
 	} {
-		c.x.Vector = "v"
-		if c.x.HTTP == 0 {
-			c.x.HTTP = 200
-		}
-		judged, err := b.Judge([]Exchange{c.x})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var reasons []string
-		for _, f := range judged.Findings {
-			reasons = append(reasons, f.Reason)
-		}
-		if c.want == "" && reasons != nil || c.want != "" && !slices.Contains(reasons, c.want) {
-			t.Errorf("%s: %v, want %q", c.x.Answer, reasons, c.want)
-		}
-		if c.want != "" && judged.Results[0].Granted {
-			t.Errorf("%s: granted", c.x.Answer)
-		}
+		t.Run(fmt.Sprintf("%d %s", i, cmp.Or(c.want, "right")), func(t *testing.T) {
+			c.x.Vector = "v"
+			c.x.HTTP = cmp.Or(c.x.HTTP, 200)
+			judged, err := b.Judge([]Exchange{c.x})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons := seq.Map(judged.Findings, func(f certify.Finding) string { return f.Reason })
+			if c.want == "" {
+				if len(reasons) > 0 {
+					t.Errorf("%s: %v, want nothing", c.x.Answer, reasons)
+				}
+				return
+			}
+			if !slices.Contains(reasons, c.want) {
+				t.Errorf("%s: %v, want %q", c.x.Answer, reasons, c.want)
+			}
+			if judged.Results[0].Granted {
+				t.Errorf("%s: granted", c.x.Answer)
+			}
+		})
 	}
+}
+
+// planOfTwoSteps returns a plan with one vector, whose policy is asked about in both phases.
+func planOfTwoSteps(t *testing.T) *Plan {
+	t.Helper()
+	b, err := NewPlan([]*vectors.Vector{{ID: "v", Level: vectors.Must, Webhook: &vectors.Webhook{
+		Policies: []vectors.Policy{{ID: "a", Effect: vectors.Allow, Expression: "object.a"}},
+		Steps: []vectors.Step{
+			{Authorize: &vectors.AuthorizeStep{Spec: vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}, Want: vectors.AuthorizeWant{OneOf: []vectors.Decision{vectors.Conditional}}}},
+			{Evaluate: &vectors.EvaluateStep{Want: vectors.EvaluateWant{OneOf: []vectors.Decision{vectors.Allow}}}},
+		},
+	}}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestOtherEvidenceIsNotJudged checks that exchanges of two revisions and of other vectors are refused, and that nothing
+// is granted if nothing was asked.
+func TestOtherEvidenceIsNotJudged(t *testing.T) {
+	b := planOfTwoSteps(t)
 	if _, err := b.Judge([]Exchange{{Vector: "v", HTTP: 500}, {Vector: "v", HTTP: 500, Wire: "merged"}}); err == nil {
 		t.Error("evidence of two revisions is judged")
 	}

@@ -50,10 +50,10 @@ type entry struct {
 	level certify.CertificationLevel
 	// should is set if the text only recommends what the vector wants.
 	should bool
-	// unsayable says which of the vector's policies the authorizer's language cannot express. It is empty if it can
+	// inexpressible says which of the vector's policies the authorizer's language cannot express. It is empty if it can
 	// express all.
-	unsayable string
-	vector    *vectors.Vector
+	inexpressible string
+	vector        *vectors.Vector
 	*vectors.Webhook
 }
 
@@ -62,7 +62,7 @@ func (e *entry) inapplicable(w *wire.Revision) string {
 	if what := w.Cannot(e.vector); what != "" {
 		return fmt.Sprintf("the revision %s of the wire cannot say it: %s", w.Name, what)
 	}
-	return e.unsayable
+	return e.inexpressible
 }
 
 // caseID returns the ID of the vector's case in a report.
@@ -125,6 +125,7 @@ func bind(in *vectors.Webhook, suffix string) (*vectors.Webhook, error) {
 // domain begins the IDs of policies, so that they can be IDs of conditions in revisions whose IDs need a domain.
 const domain = "vector.authzconf.dev/"
 
+// qualify returns an ID with a domain in front, unless it has one.
 func qualify(id string) string {
 	if strings.Contains(id, "/") {
 		return id
@@ -146,12 +147,12 @@ func (b *Plan) InLanguage(form string) (*Plan, error) {
 			all = append(all, s.SetPolicies...)
 		}
 		for _, p := range all {
-			what, err := FindUnsayable(form, p)
+			what, err := FindInexpressible(form, p)
 			if err != nil {
 				return nil, err
 			}
-			if what != "" && e.unsayable == "" {
-				e.unsayable = fmt.Sprintf("the policy %s cannot be said in %s: %s", p.ID, form, what)
+			if what != "" && e.inexpressible == "" {
+				e.inexpressible = fmt.Sprintf("the policy %s cannot be said in %s: %s", p.ID, form, what)
 			}
 		}
 		out.byID[e.id] = e
@@ -164,7 +165,7 @@ func (b *Plan) Suite() string {
 	h := sha256.New()
 	for _, e := range b.entries {
 		raw, _ := json.Marshal(e.Webhook) // bind has marshalled it before
-		_, _ = fmt.Fprintf(h, "%s %s %t %s %s\n", e.id, e.level, e.should, e.unsayable, raw)
+		_, _ = fmt.Fprintf(h, "%s %s %t %s %s\n", e.id, e.level, e.should, e.inexpressible, raw)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -180,13 +181,13 @@ func (b *Plan) withReplica() *Plan {
 func (b *Plan) Policies() []vectors.Policy { return b.policiesFor(nil, nil) }
 
 // policiesFor returns all policies, with the policies of one vector replaced.
-func (b *Plan) policiesFor(of *entry, by []vectors.Policy) []vectors.Policy {
+func (b *Plan) policiesFor(changed *entry, replacement []vectors.Policy) []vectors.Policy {
 	out := []vectors.Policy{}
 	for i := range b.entries {
 		switch e := &b.entries[i]; {
-		case e.unsayable != "":
-		case e == of:
-			out = append(out, by...)
+		case e.inexpressible != "":
+		case e == changed:
+			out = append(out, replacement...)
 		default:
 			out = append(out, e.Policies...)
 		}
@@ -216,4 +217,5 @@ func (b *Plan) uid(x Exchange) string {
 	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 }
 
+// reason returns the name of a finding about the vector.
 func (e *entry) reason() string { return path.Base(e.id) }

@@ -96,7 +96,7 @@ func (f *flags) trial(o Options, challenge *certify.Challenge) *certify.Trial[Ex
 			return c, err
 		},
 		Ask: func(ctx context.Context, r *certify.Runner[Exchange], selects func(string) bool) error {
-			o.selects = selects
+			o.isSelected = selects
 			return askAll(ctx, r, o)
 		},
 	}
@@ -120,8 +120,8 @@ func (b *Plan) cases(canLoad bool) (out []product.Case) {
 			}
 			c := product.NewCase(string(level), e.id, depends, string(level))
 			switch {
-			case e.unsayable != "":
-				c.NotRun = &product.NotRun{Cause: reports.CauseTarget, Why: e.unsayable}
+			case e.inexpressible != "":
+				c.NotRun = &product.NotRun{Cause: reports.CauseTarget, Why: e.inexpressible}
 			case level == Atomic && !canLoad:
 				c.NotRun = &product.NotRun{Cause: reports.CauseTargetLacks, Why: "it takes --policy-hook, which changes the policies in between"}
 			}

@@ -32,10 +32,10 @@ type Variant string
 
 // The variants of a step's question.
 const (
-	// Asked is the step itself.
-	Asked Variant = ""
-	// Again repeats the question.
-	Again Variant = "again"
+	// Original is the step itself.
+	Original Variant = ""
+	// Repeated repeats the question.
+	Repeated Variant = "again"
 	// Unaware asks as a client that does not know conditions.
 	Unaware Variant = "unaware"
 	// Foreign sends the conditions back under an unknown type.
@@ -62,8 +62,8 @@ type Options struct {
 	// Wire is the revision of the wire to certify. If it is nil, the webhook is asked which revision it speaks.
 	Wire *wire.Revision
 
-	// selects reports whether a vector is asked. nil selects all vectors.
-	selects func(id string) bool
+	// isSelected reports whether a vector is asked. nil selects all vectors.
+	isSelected func(id string) bool
 }
 
 // Certify asks all questions and judges the answers. It returns an error if the harness fails.
@@ -78,7 +78,7 @@ func askAll(ctx context.Context, all *certify.Runner[Exchange], o Options) (err 
 		return err
 	}
 	defer closeAll()
-	all.Step(Step, func() { err = r.everything(ctx) })
+	all.Step(Step, func() { err = r.askVectors(ctx) })
 	return err
 }
 
@@ -110,58 +110,61 @@ const Step = "exchanges"
 type runner struct {
 	Options
 	*certify.Runner[Exchange]
-	to []*certify.Poster // the webhooks
+	posters []*certify.Poster // of the webhooks, in their order
 }
 
-const authorize, conditions, replicas = 0, 1, 2 // in to
+// These are the places of the endpoints in posters. Those of the replica follow, in the same order.
+const reviewEndpoint, conditionsEndpoint, replicaOffset = 0, 1, 2
 
 // newRunner returns a runner that is connected to the webhooks of the options. Its connections have to be closed.
 func newRunner(all *certify.Runner[Exchange], o Options) (r *runner, closeAll func(), err error) {
 	r = &runner{Options: o, Runner: all}
 	closeAll = func() {
-		for _, p := range r.to {
+		for _, p := range r.posters {
 			p.Close()
 		}
 	}
 	for _, w := range o.Webhooks {
-		p, err := w.Poster()
+		p, err := w.NewPoster()
 		if err != nil {
 			closeAll()
 			return nil, nil, err
 		}
-		r.to = append(r.to, p)
+		r.posters = append(r.posters, p)
 	}
 	return r, closeAll, nil
 }
 
-// everything asks all vectors, until an answer ends the run.
-func (r *runner) everything(ctx context.Context) error {
+// askVectors asks all vectors, until an answer ends the run.
+func (r *runner) askVectors(ctx context.Context) error {
 	if r.Load != nil {
 		if err := r.Load(ctx, r.Plan.Policies()); err != nil {
 			return err
 		}
 	}
 	if r.Wire == nil {
-		r.Wire = r.probe(ctx)
+		r.Wire = r.findRevision(ctx)
 	}
 	for i := range r.Plan.entries {
 		e := &r.Plan.entries[i]
-		if r.Ended() {
+		if r.HasEnded() {
 			break
 		}
 		lacksPolicies := e.level == Atomic && r.Load == nil
-		isLeftOut := r.selects != nil && !r.selects(e.caseID())
-		if lacksPolicies || isLeftOut || e.inapplicable(r.Wire) != "" {
+		isLeftOut := r.isSelected != nil && !r.isSelected(e.caseID())
+		isApplicable := e.inapplicable(r.Wire) == "" && !lacksPolicies
+		if isLeftOut || !isApplicable {
 			continue
 		}
-		if err := errors.Join(r.vector(ctx, e), ctx.Err()); err != nil {
+		if err := errors.Join(r.askVector(ctx, e), ctx.Err()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *runner) vector(ctx context.Context, e *entry) (err error) {
+// askVector asks the questions of a vector, and replaces the policies where its steps say so.
+func (r *runner) askVector(ctx context.Context, e *entry) (err error) {
 	if e.level == Atomic {
 		defer func() { err = errors.Join(err, r.Load(ctx, r.Plan.Policies())) }()
 	}
@@ -173,11 +176,11 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 				return err
 			}
 		case s.Authorize != nil:
-			if chains[i] = r.review(ctx, e, i, s.Authorize.Spec); r.Ended() {
+			if chains[i] = r.askReview(ctx, e, i, s.Authorize.Spec); r.HasEnded() {
 				return nil
 			}
 		case chains[s.Evaluate.Of] != nil:
-			chains[i] = r.evaluate(ctx, e, i, chains[s.Evaluate.Of])
+			chains[i] = r.askEvaluation(ctx, e, i, chains[s.Evaluate.Of])
 		}
 	}
 	return nil
@@ -186,40 +189,41 @@ func (r *runner) vector(ctx context.Context, e *entry) (err error) {
 // variants returns the variants of a step's question. A replica is not asked for conditions in a step whose conditions
 // it evaluates later: those have to be the conditions of the other replica.
 func (e *entry) variants(step int, replica bool) []Variant {
-	all := []Variant{Asked, Again, Unaware}
+	all := []Variant{Original, Repeated, Unaware}
 	if e.Steps[step].Evaluate != nil {
-		all = []Variant{Asked, Foreign}
+		all = []Variant{Original, Foreign}
 	}
-	if replica && !slices.ContainsFunc(e.Steps, func(s vectors.Step) bool { return s.Evaluate != nil && s.Evaluate.Of == step }) {
+	isEvaluatedLater := func(s vectors.Step) bool { return s.Evaluate != nil && s.Evaluate.Of == step }
+	if replica && !slices.ContainsFunc(e.Steps, isEvaluatedLater) {
 		all = append(all, Replica)
 	}
 	return all
 }
 
-// review asks the questions of the first phase, and returns the conditions of the first answer.
-func (r *runner) review(ctx context.Context, e *entry, step int, spec vectors.SubjectAccessReviewSpec) []vectors.ConditionSet {
+// askReview asks the questions of the first phase, and returns the conditions of the first answer.
+func (r *runner) askReview(ctx context.Context, e *entry, step int, spec vectors.SubjectAccessReviewSpec) []vectors.ConditionSet {
 	ask := func(variant Variant) []byte {
 		sent := spec
 		if variant == Unaware {
 			sent.ConditionalAuthorization = nil
 		}
 		body, err := r.Wire.AskAccess(sent)
-		return r.post(ctx, r.Wire, authorize, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
+		return r.post(ctx, r.Wire, reviewEndpoint, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
 	}
-	answer := ask(Asked)
-	for _, variant := range e.variants(step, len(r.to) > replicas)[1:] {
+	answer := ask(Original)
+	for _, variant := range e.variants(step, len(r.posters) > replicaOffset)[1:] {
 		ask(variant)
 	}
-	if known := wire.Recognize(answer); slices.ContainsFunc(known, func(w *wire.Revision) bool { return w != r.Wire }) {
+	if revisions := wire.Recognize(answer); slices.ContainsFunc(revisions, func(w *wire.Revision) bool { return w != r.Wire }) {
 		r.End("an answer is in another revision of the wire than " + r.Wire.Name) // every other finding would follow from that
 		return nil
 	}
-	return chainIn(r.Wire, answer)
+	return readChain(r.Wire, answer)
 }
 
-// chainIn are the conditions in an answer of a revision, if it has any that can be read.
-func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
-	if known := wire.Recognize(answer); len(known) != 1 || known[0] != w {
+// readChain returns the conditions in an answer of a revision, if it has any that can be read.
+func readChain(w *wire.Revision, answer []byte) []vectors.ConditionSet {
+	if revisions := wire.Recognize(answer); len(revisions) != 1 || revisions[0] != w {
 		return nil
 	}
 	status, err := w.ReadAccess(answer)
@@ -229,18 +233,18 @@ func chainIn(w *wire.Revision, answer []byte) []vectors.ConditionSet {
 	return status.ConditionsChain
 }
 
-// evaluate asks the questions of the second phase, and returns the conditions that are left.
-func (r *runner) evaluate(ctx context.Context, e *entry, step int, chain []vectors.ConditionSet) (left []vectors.ConditionSet) {
-	for _, variant := range e.variants(step, len(r.to) > replicas) {
+// askEvaluation asks the questions of the second phase, and returns the conditions that are left.
+func (r *runner) askEvaluation(ctx context.Context, e *entry, step int, chain []vectors.ConditionSet) (left []vectors.ConditionSet) {
+	for _, variant := range e.variants(step, len(r.posters) > replicaOffset) {
 		x := Exchange{Vector: e.id, Step: step, Variant: variant}
 		q := e.conditionsRequest(step, chain)
 		q.UID = r.Plan.uid(x)
 		if variant == Foreign {
-			q.ConditionSets = foreign(chain)
+			q.ConditionSets = withForeignType(chain)
 		}
 		body, err := r.Wire.AskConditions(q)
-		answer := r.post(ctx, r.Wire, conditions, x, body, err)
-		if variant == Asked {
+		answer := r.post(ctx, r.Wire, conditionsEndpoint, x, body, err)
+		if variant == Original {
 			left = conditionsLeft(r.Wire, answer)
 		}
 	}
@@ -263,11 +267,11 @@ func (e *entry) conditionsRequest(step int, chain []vectors.ConditionSet) vector
 	}
 }
 
-// foreign returns sets whose conditions have an unknown type.
-func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
+// withForeignType returns sets whose conditions have an unknown type.
+func withForeignType(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	out := slices.Clone(chain)
 	for i := range out {
-		out[i].Conditions, out[i].ConditionsChain = slices.Clone(out[i].Conditions), foreign(out[i].ConditionsChain)
+		out[i].Conditions, out[i].ConditionsChain = slices.Clone(out[i].Conditions), withForeignType(out[i].ConditionsChain)
 		for k := range out[i].Conditions {
 			out[i].Conditions[k].Type = foreignType
 		}
@@ -275,6 +279,7 @@ func foreign(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	return out
 }
 
+// post sends a question to an endpoint, and adds the exchange to the answers.
 func (r *runner) post(ctx context.Context, w *wire.Revision, to int, x Exchange, raw []byte, err error) (answer []byte) {
 	x.Wire = w.Name
 	if err != nil {
@@ -283,9 +288,9 @@ func (r *runner) post(ctx context.Context, w *wire.Revision, to int, x Exchange,
 		return nil
 	}
 	if x.Variant == Replica {
-		to += replicas
+		to += replicaOffset
 	}
-	x.HTTP, answer, x.Fault = r.to[to].Post(ctx, raw)
+	x.HTTP, answer, x.Fault = r.posters[to].Post(ctx, raw)
 	switch {
 	case json.Valid(answer):
 		x.Answer = answer

@@ -148,7 +148,7 @@ func serveEvaluator(t testing.TB, a *reference.Authorizer) evaluator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poster, err := w.Poster()
+	poster, err := w.NewPoster()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// TestContradicts checks that the user of an event, its decision and its answer have to fit together.
-func TestContradicts(t *testing.T) {
+// TestFindContradiction checks that the user of an event, its decision and its answer have to fit together.
+func TestFindContradiction(t *testing.T) {
 	const alice, proxy = "alice@corp", "system:serviceaccount:periscope:periscope"
 	byRBAC := func(subject string) string {
 		return `RBAC: allowed by RoleBinding "a/b" of Role "b" to ` + subject
@@ -51,7 +51,7 @@ func TestContradicts(t *testing.T) {
 				e.Annotations[decisionAnnotation] = c.decision
 			}
 		}
-		if why := Contradicts(e); (why != "") != c.wrong {
+		if why := FindContradiction(e); (why != "") != c.wrong {
 			t.Errorf("%s: %q", name, why)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestTogetherWithoutStatedReviews judges two requests that were sent at the same time and state no reviews. What the
+// TestConcurrentWithoutStatedReviews judges two requests that were sent at the same time and state no reviews. What the
 // recorder saw and what the API server counted must agree nevertheless.
-func TestTogetherWithoutStatedReviews(t *testing.T) {
+func TestConcurrentWithoutStatedReviews(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(e *Evidence)
 		field  string

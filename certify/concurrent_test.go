@@ -63,8 +63,8 @@ func TestSharedAnswersAreFound(t *testing.T) {
 	}
 }
 
-// TestSharingRightly checks that an authorizer may share answers among equal reviews.
-func TestSharingRightly(t *testing.T) {
+// TestSharedEqualReviewsAreAccepted checks that an authorizer may share answers among equal reviews.
+func TestSharedEqualReviewsAreAccepted(t *testing.T) {
 	t.Parallel()
 	b := some(plan(t, 1), 50)
 	run := certifyAll(t, b, startWebhook(t, reference.Handler(sharing(func(r review) any { return r })(b.Policy.Decide))), Robust)
@@ -93,16 +93,16 @@ func TestManyAreInFlight(t *testing.T) {
 	})), Robust)
 	i := slices.IndexFunc(run.Results, func(r LevelResult) bool { return r.Level == Robust })
 	measured := run.Results[i].Concurrency
-	if len(measured) != len(b.formations()) {
+	if len(measured) != len(b.concurrentChecks()) {
 		t.Fatalf("measured %+v", measured)
 	}
 	for _, c := range measured {
-		t.Log(c.Check, c, "at most", c.Most)
+		t.Log(c.Check, c, "at most", c.MaxInFlight)
 		if !c.isEnough() {
 			t.Errorf("%s: %s", c.Check, c)
 		}
 	}
-	if most.Load() < streams {
+	if most.Load() < streamCount {
 		t.Errorf("at most %d reviews were in the handler", most.Load())
 	}
 }
@@ -112,9 +112,9 @@ func TestManyAreInFlight(t *testing.T) {
 func TestFewAreInFlight(t *testing.T) {
 	b := plan(t, smallSeed)
 	var answers []Answer
-	for _, v := range b.askedAtOnce()[atOnceCheck+"http1"] {
+	for _, v := range b.concurrentQuestions()[concurrentPrefix+"http1"] {
 		a := answered(v)
-		a.Check, a.InFlight = atOnceCheck+"http1", 8
+		a.Check, a.InFlight = concurrentPrefix+"http1", 8
 		answers = append(answers, a)
 	}
 	c, err := b.Judge(answers)
@@ -127,9 +127,9 @@ func TestFewAreInFlight(t *testing.T) {
 	}
 }
 
-// TestPairs checks that for each attribute there are pairs which differ only in it and in the decision, granted to
+// TestPairsDifferInOneAttribute checks that for each attribute there are pairs which differ only in it and in the decision, granted to
 // users, to groups and to both.
-func TestPairs(t *testing.T) {
+func TestPairsDifferInOneAttribute(t *testing.T) {
 	b := plan(t, 1)
 	count := map[string]map[scenarios.Decision]int{}
 	for _, v := range b.All() {

@@ -10,50 +10,50 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// unheededGrant returns evidence of a server that stores alice's grant and does not follow it.
-func unheededGrant(t *testing.T) *Evidence {
+// unappliedGrant returns evidence of a server that stores alice's grant and does not follow it.
+func unappliedGrant(t *testing.T) *Evidence {
 	t.Helper()
 	e := newEvidence()
 	bound, _ := listAsBob().BindOn(e.Suffix, nil)
 	o := scenarios.RenderRBAC(bound)[0]
-	e.Steps, e.Unheeded = nil, &Unheeded{Review: o.Check, Want: true, Asked: 300, Millis: 14_990}
+	e.Steps, e.UnappliedGrant = nil, &UnappliedGrant{Review: o.Check, Want: true, Reviews: 300, Millis: 14_990}
 	for _, object := range o.Objects() {
 		stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Unheeded.Stored = append(e.Unheeded.Stored, stored)
+		e.UnappliedGrant.Stored = append(e.UnappliedGrant.Stored, stored)
 	}
 	return e
 }
 
-// TestUnheeded checks that a server which shows a role and does not follow it has failed, and that the result is
+// TestUnappliedGrant checks that a server which shows a role and does not follow it has failed, and that the result is
 // invalid where there may be another cause.
-func TestUnheeded(t *testing.T) {
+func TestUnappliedGrant(t *testing.T) {
 	for name, test := range map[string]struct {
-		change  func(*Unheeded)
+		change  func(*UnappliedGrant)
 		verdict Verdict
 		blame   Blame
 		reason  string
 	}{
-		"kept, never allowed":  {func(*Unheeded) {}, Failed, BlameAPIServer, "there was no control run"},
-		"gone, still allowed":  {func(u *Unheeded) { u.Want, u.Answer.Allowed, u.Stored = false, true, nil }, Failed, BlameAPIServer, "step 0: grant: want allowed=false"},
-		"revoked, still there": {func(u *Unheeded) { u.Want, u.Answer.Allowed = false, true }, Invalid, BlameEnvironment, "not those that it was given"},
-		"no rules":             {func(u *Unheeded) { delete(u.Stored[0], "rules") }, Invalid, BlameEnvironment, "not those that it was given"},
-		"no subjects":          {func(u *Unheeded) { delete(u.Stored[1], "subjects") }, Invalid, BlameEnvironment, "not those that it was given"},
-		"another user":         {func(u *Unheeded) { u.Review.User = "mallory" }, Invalid, BlameEnvironment, "not those that it was given"},
-		"nothing kept":         {func(u *Unheeded) { u.Stored = nil }, Invalid, BlameEnvironment, "not those that it was given"},
-		"a busy server":        {func(u *Unheeded) { u.Asked = 3 }, Invalid, BlameEnvironment, "could not be seen"},
-		"not waited":           {func(u *Unheeded) { u.Millis = 900 }, Invalid, BlameEnvironment, "could not be seen"},
-		"nobody denies, yet":   {func(u *Unheeded) { u.Answer.Denied = true }, Failed, BlameAPIServer, "step 0: grant: want allowed=true"},
-		"a webhook broke": {func(u *Unheeded) { u.Answer.Denied, u.Answer.EvaluationError = true, "context deadline exceeded" },
+		"kept, never allowed":  {func(*UnappliedGrant) {}, Failed, BlameAPIServer, "there was no control run"},
+		"gone, still allowed":  {func(u *UnappliedGrant) { u.Want, u.Answer.Allowed, u.Stored = false, true, nil }, Failed, BlameAPIServer, "step 0: grant: want allowed=false"},
+		"revoked, still there": {func(u *UnappliedGrant) { u.Want, u.Answer.Allowed = false, true }, Invalid, BlameEnvironment, "not those that it was given"},
+		"no rules":             {func(u *UnappliedGrant) { delete(u.Stored[0], "rules") }, Invalid, BlameEnvironment, "not those that it was given"},
+		"no subjects":          {func(u *UnappliedGrant) { delete(u.Stored[1], "subjects") }, Invalid, BlameEnvironment, "not those that it was given"},
+		"another user":         {func(u *UnappliedGrant) { u.Review.User = "mallory" }, Invalid, BlameEnvironment, "not those that it was given"},
+		"nothing kept":         {func(u *UnappliedGrant) { u.Stored = nil }, Invalid, BlameEnvironment, "not those that it was given"},
+		"a busy server":        {func(u *UnappliedGrant) { u.Reviews = 3 }, Invalid, BlameEnvironment, "could not be seen"},
+		"not waited":           {func(u *UnappliedGrant) { u.Millis = 900 }, Invalid, BlameEnvironment, "could not be seen"},
+		"nobody denies, yet":   {func(u *UnappliedGrant) { u.Answer.Denied = true }, Failed, BlameAPIServer, "step 0: grant: want allowed=true"},
+		"a webhook broke": {func(u *UnappliedGrant) { u.Answer.Denied, u.Answer.EvaluationError = true, "context deadline exceeded" },
 			Invalid, BlameEnvironment, "could not be seen"},
-		"another authorizer": {func(u *Unheeded) { u.Answer.Denied = true }, Invalid, BlameEnvironment, "could not be seen"},
-		"it is in force":     {func(u *Unheeded) { u.Answer.Allowed = true }, Invalid, BlameEnvironment, "could not be seen"},
+		"another authorizer": {func(u *UnappliedGrant) { u.Answer.Denied = true }, Invalid, BlameEnvironment, "could not be seen"},
+		"it is in force":     {func(u *UnappliedGrant) { u.Answer.Allowed = true }, Invalid, BlameEnvironment, "could not be seen"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := unheededGrant(t)
-			test.change(e.Unheeded)
+			e := unappliedGrant(t)
+			test.change(e.UnappliedGrant)
 			e.Authorizer = name == "another authorizer"
 			r := Judge(listAsBob(), e)
 			if r.Verdict != test.verdict || r.Blame != test.blame || !strings.Contains(r.Reason, test.reason) {
@@ -63,9 +63,9 @@ func TestUnheeded(t *testing.T) {
 	}
 }
 
-// TestTurnedAway checks that the API server is to blame if authentication or authorization refuses an administrator.
+// TestRefusedAdministratorIsAPIServerFault checks that the API server is to blame if authentication or authorization refuses an administrator.
 // What admission or validation refuses may be the scenario's fault.
-func TestTurnedAway(t *testing.T) {
+func TestRefusedAdministratorIsAPIServerFault(t *testing.T) {
 	forbidden := `namespaces is forbidden: User "admin" cannot create resource "namespaces" in API group "" at the cluster scope`
 	for name, test := range map[string]struct {
 		answer   *metav1.Status

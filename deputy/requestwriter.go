@@ -39,8 +39,8 @@ func numberLines(format string, n int) string {
 	return strings.Join(lines, "\r\n")
 }
 
-// place says where requests are sent.
-type place struct {
+// destination says where requests are sent.
+type destination struct {
 	// Run is the beginning of every marker.
 	Run       string `json:"run"`
 	Host      string `json:"host"`
@@ -52,20 +52,20 @@ type place struct {
 	OtherPrefix string   `json:"otherPrefix,omitempty"`
 }
 
-// otherCluster returns the name of the second cluster, or "" if there is one cluster.
-func (p place) otherCluster() string {
+// secondClusterName returns the name of the second cluster, or "" if there is one cluster.
+func (p destination) secondClusterName() string {
 	if len(p.Clusters) < 2 {
 		return ""
 	}
 	return p.Clusters[1]
 }
 
-// scene is a place with the people whose credentials are in attacks.
-type scene struct {
-	place
+// requestWriter writes the requests of attacks to a destination, with the credentials of people.
+type requestWriter struct {
+	destination
 	People map[string]*Identity
-	// Shown replaces credentials by the names of their owners, for evidence.
-	Shown bool
+	// HidesCredentials replaces credentials by the names of their owners, for evidence.
+	HidesCredentials bool
 }
 
 // markerOf returns the marker of a request, by which its audit event is found.
@@ -73,20 +73,21 @@ func markerOf(run string, attack int, request any) string {
 	return fmt.Sprintf("%s-%06d-%v", run, attack, request)
 }
 
+// podsIn returns the path of the pods of a namespace.
 func podsIn(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
 
-// requests returns the requests of the n-th attack as they are written.
-func (s scene) requests(n int, a attack) (out []rawRequest) {
+// writeRequests returns the requests of the n-th attack as they are written.
+func (s requestWriter) writeRequests(n int, a attack) (out []rawRequest) {
 	for i, r := range a.Requests {
 		out = append(out, s.writeRequest(a, r, markerOf(s.Run, n, i+1), markerOf(s.Run, n, smuggledMark)))
 	}
 	return out
 }
 
-// show returns an attack as evidence shows it.
-func (s scene) show(n int, a attack) []string {
-	s.Shown = true
-	return seq.Map(s.requests(n, a), func(r rawRequest) string { return record.Redact(shorten(r.text())) })
+// describeAttack returns an attack as evidence shows it.
+func (s requestWriter) describeAttack(n int, a attack) []string {
+	s.HidesCredentials = true
+	return seq.Map(s.writeRequests(n, a), func(r rawRequest) string { return record.Redact(shorten(r.wireText())) })
 }
 
 // shorten returns a request in which long parts are cut.
@@ -100,7 +101,7 @@ func shorten(text string) string {
 }
 
 // writeRequest fills in the placeholders of a request in the table.
-func (s scene) writeRequest(a attack, r rawRequest, marker, smuggled string) rawRequest {
+func (s requestWriter) writeRequest(a attack, r rawRequest, marker, smuggled string) rawRequest {
 	nameCase := strings.Clone
 	if a.Protocol == protocol2 { // header names are in lower case there, except for those that the table itself writes
 		nameCase = strings.ToLower
@@ -108,9 +109,9 @@ func (s scene) writeRequest(a attack, r rawRequest, marker, smuggled string) raw
 	fill := s.placeholders(a, r, marker, smuggled, nameCase)
 	// If a proxy believes a header, whoever sends it is whom it names, so such headers are not sent as an attack. The
 	// same holds for a request within a request that names somebody, if people are known by impersonation headers.
-	trusted := append(s.People[me].trusted(), s.People[other].trusted()...)
+	trusted := append(s.People[senderMe].trusted(), s.People[senderOther].trusted()...)
 	lines := withoutHeaders(strings.Split(strings.Join(r.Lines, "\r\n"), "\r\n"), trusted)
-	if s.People[other].public {
+	if s.People[senderOther].public {
 		trusted = append(trusted, "impersonate-user")
 	}
 	body := strings.Join(withoutHeaders(strings.Split(r.Body, "\r\n"), trusted), "\r\n")
@@ -138,10 +139,12 @@ func withoutHeaders(lines []string, names []string) []string {
 }
 
 // placeholders returns a replacer for the placeholders of the table in a request.
-func (s scene) placeholders(a attack, r rawRequest, marker, smuggled string, nameCase func(string) string) *strings.Replacer {
+func (s requestWriter) placeholders(a attack, r rawRequest, marker, smuggled string, nameCase func(string) string) *strings.Replacer {
 	const selector = "fieldSelector=metadata.name%3D"
-	pods, mine, others := podsIn(s.Namespace), s.People[me], s.People[other]
-	credentials := func(who *Identity, nameCase func(string) string) string { return who.lines(s.Shown, nameCase) }
+	pods, mine, others := podsIn(s.Namespace), s.People[senderMe], s.People[senderOther]
+	credentials := func(who *Identity, nameCase func(string) string) string {
+		return who.lines(s.HidesCredentials, nameCase)
+	}
 	trusted := http.CanonicalHeaderKey(slices.Concat(others.trusted(), []string{"x-forwarded-user"})[0])
 	unsignedToken := forgeToken(others.Name)
 	up := strings.Repeat("/..", strings.Count(s.Prefix, "/"))
@@ -150,14 +153,14 @@ func (s scene) placeholders(a attack, r rawRequest, marker, smuggled string, nam
 		"{query}", selector+marker,
 		"{same}", selector+strings.TrimRight(marker, "0123456789")+sameMark,
 		"{path/}", strings.TrimPrefix(pods, "/"), "{path}", s.Prefix+pods, "{prefix}", s.Prefix,
-		"{there.name}", s.otherCluster(), "{there.prefix}", s.OtherPrefix, "{there}", s.OtherPrefix+pods, "{THERE}", strings.ToUpper(s.OtherPrefix)+pods,
+		"{there.name}", s.secondClusterName(), "{there.prefix}", s.OtherPrefix, "{there}", s.OtherPrefix+pods, "{THERE}", strings.ToUpper(s.OtherPrefix)+pods,
 		"{nowhere}", s.OtherPrefix+"-that-is-not-there"+pods, "{up}", up, "{up%}", strings.ReplaceAll(up, ".", "%2e"),
 		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
 		"{me.name}", mine.Name, "{other.name}", others.Name,
 		"{other.basic}", base64.StdEncoding.EncodeToString([]byte(others.Name+":x")),
 		"{other.jwt}", unsignedToken, "{other.protocol}", base64.RawURLEncoding.EncodeToString([]byte(unsignedToken)),
 		"{me:names}", strings.Join(mine.headerNames(), ", "),
-		"{me}", credentials(mine.rename(a.Spelled), nameCase), "{ME}", credentials(mine, mixCase), "{other}", credentials(others, nameCase),
+		"{me}", credentials(mine.rename(a.NameSpelling), nameCase), "{ME}", credentials(mine, mixCase), "{other}", credentials(others, nameCase),
 		"{me:half}", credentials(mine.changeSecrets(cutInHalf), nameCase),
 		"{me:folded}", credentials(mine.changeSecrets(foldCase), nameCase),
 		"{me:nearly}", credentials(mine.changeSecrets(changeLetter), nameCase),

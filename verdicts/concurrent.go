@@ -11,23 +11,23 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// judgeTogether judges requests that were sent at the same time. Each has its own answer and audit event. Access
+// judgeConcurrent judges requests that were sent at the same time. Each has its own answer and audit event. Access
 // reviews and counters belong to all of them together, and are compared where the steps state some. If several ask the
 // same, any of them may have found the answer in the cache. It returns a problem of the harness, or "".
 //
 // Rules that are not called here are not applied to such requests.
-func (j *judge) judgeTogether(first int, group []scenarios.Step, seen []Observation) (problem string) {
-	all := j.newStepJudge(first, &group[0], &seen[0])
-	decided := all.foldReviews(seen[0].Reviews)
+func (j *judge) judgeConcurrent(first int, group []scenarios.Step, observations []Observation) (problem string) {
+	groupJudge := j.newStepJudge(first, &group[0], &observations[0])
+	decided := groupJudge.deriveDecisions(observations[0].Reviews)
 	var wanted, got []string
 	var attempts []scenarios.MetricDelta
 	statesReviews, statesAttempts := false, false
 	for i := range group {
-		v := j.newStepJudge(first+i, &group[i], &seen[i])
+		v := j.newStepJudge(first+i, &group[i], &observations[i])
 		if problem := cmp.Or(v.checkSent(), v.checkEventExists()); problem != "" {
 			return problem
 		}
-		v.decided = slices.DeleteFunc(slices.Clone(decided), func(d Decided) bool { return d.Spec.User != v.impersonatedName() })
+		v.decided = slices.DeleteFunc(slices.Clone(decided), func(d DecidedReview) bool { return d.Spec.User != v.impersonatedName() })
 		v.checkOutcome()
 		v.checkEvent()
 		v.checkUser()
@@ -50,19 +50,19 @@ func (j *judge) judgeTogether(first int, group []scenarios.Step, seen []Observat
 	}
 	switch {
 	case !statesReviews:
-	case j.has(scenarios.Reviews):
-		all.compare("reviews (at most)", strconv.Itoa(len(wanted)), strconv.Itoa(max(len(wanted), len(got))))
-		all.compare("reviews (in any order)", scenarios.List(sets.List(sets.New(wanted...))), scenarios.List(sets.List(sets.New(got...))))
+	case j.hasCapability(scenarios.Reviews):
+		groupJudge.compare("reviews (at most)", strconv.Itoa(len(wanted)), strconv.Itoa(max(len(wanted), len(got))))
+		groupJudge.compare("reviews (in any order)", scenarios.List(sets.List(sets.New(wanted...))), scenarios.List(sets.List(sets.New(got...))))
 	default:
 		j.addNotJudged("reviews")
 	}
-	if !j.has(scenarios.Metrics) {
+	if !j.hasCapability(scenarios.Metrics) {
 		j.addNotJudged("metrics")
 		return ""
 	}
 	if statesAttempts {
-		all.compare(attemptsField, scenarios.RenderDeltas(attempts), all.renderIncreases(AttemptsMetric))
+		groupJudge.compare(attemptsField, scenarios.RenderDeltas(attempts), groupJudge.renderIncreases(AttemptsMetric))
 	}
-	all.compare(countedField, renderChecks(decided, ""), all.renderIncreases(AuthorizationsMetric))
+	groupJudge.compare(countedField, renderChecks(decided, ""), groupJudge.renderIncreases(AuthorizationsMetric))
 	return ""
 }

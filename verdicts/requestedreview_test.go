@@ -10,9 +10,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// TestPassedOn checks that an access review which a client asks for has to be passed to the authorizers unchanged, and
+// TestRequestedReviewIsPassedOn checks that an access review which a client asks for has to be passed to the authorizers unchanged, and
 // answered as they decide.
-func TestPassedOn(t *testing.T) {
+func TestRequestedReviewIsPassedOn(t *testing.T) {
 	const (
 		who      = `"user":"carol","uid":"7","groups":["g"],"extra":{"team":["a","b"]}`
 		what     = `"verb":"list","version":"v1","resource":"pods","subresource":"log","namespace":"n","name":"x"`
@@ -50,7 +50,7 @@ func TestPassedOn(t *testing.T) {
 		o := newEvidence().Steps[0]
 		o.Request.Body = json.RawMessage(`{"kind":"` + c.kind + `","spec":` + c.asks + `}`)
 		o.Response = Response{Code: 201, Body: `{"kind":"` + c.kind + `","spec":` + c.asks + `,"status":{"allowed":` + map[bool]string{true: "true", false: "false"}[c.allowed] + `}}`}
-		v := &stepJudge{judge: &judge{e: newEvidence()}, o: &o, request: &scenarios.Request{}, event: AuditOf(&o), decided: []Decided{{Spec: arrived, Decision: scenarios.Allow}}}
+		v := &stepJudge{judge: &judge{e: newEvidence()}, o: &o, request: &scenarios.Request{}, event: AuditOf(&o), decided: []DecidedReview{{Spec: arrived, Decision: scenarios.Allow}}}
 		v.event.ImpersonatedUser.Username = "bob"
 		v.checkAnswer()
 		got := ""

@@ -136,9 +136,9 @@ func certifyAll(t testing.TB, b *Plan, w *Webhook, levels ...CertificationLevel)
 	return run
 }
 
-// TestKillTable compares the table in docs/faulty-authorizers.md with the faulty authorizers that
+// TestTableOfFaultyAuthorizers compares the table in docs/faulty-authorizers.md with the faulty authorizers that
 // TestFaultyAuthorizersAreRejected certifies.
-func TestKillTable(t *testing.T) {
+func TestTableOfFaultyAuthorizers(t *testing.T) {
 	table := "| faulty authorizer | what is wrong | rejected for |\n|---|---|---|\n"
 	for _, r := range faultyAuthorizers() {
 		table += fmt.Sprintf("| %s | %s | %s |\n", r.ID, r.Description, r.Finding)

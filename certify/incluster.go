@@ -133,10 +133,10 @@ func (c *cluster) start(ctx context.Context, webhooks map[string][]byte) (err er
 // namespace: one whom the authorizer under test does not know, and one whom it does.
 func (c *cluster) createRole(ctx context.Context) error {
 	s := &scenarios.Scenario{ID: "certify", Suffix: c.plan.roleUser()}
-	for _, user := range []string{c.plan.roleUser(), c.plan.Policy.Probe.Reader} {
+	for _, user := range []string{c.plan.roleUser(), c.plan.Policy.Identities.Reader} {
 		s.Grants = append(s.Grants, scenarios.Grant{
 			Subject: scenarios.Subject{User: user}, Verbs: []string{"get"}, APIGroups: []string{""},
-			Resources: []string{"configmaps"}, Namespace: c.plan.Policy.Probe.Namespace,
+			Resources: []string{"configmaps"}, Namespace: c.plan.Policy.Identities.Namespace,
 		})
 	}
 	return c.replayer.Grant(ctx, s)

@@ -118,7 +118,7 @@ func (b *Plan) questionsForChain() (out []Question) {
 // questionsAt returns the reviews that are asked in one place of the chain. forChain are those that are asked in every
 // place.
 func (b *Plan) questionsAt(p chainPlace, forChain []Question) []clusterCheck {
-	n := b.Policy.Probe
+	n := b.Policy.Identities
 	var out []clusterCheck
 	add := func(ph phase, name, reason string, expect scenarios.Decision, s spec) {
 		out = append(out, clusterCheck{ID: fmt.Sprintf("%s/%s/%s", p, ph, name), Place: p, Phase: ph, Spec: s, Expect: expect, Reason: reason})

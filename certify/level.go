@@ -37,7 +37,7 @@ const (
 	Revocation CertificationLevel = "revocation"
 )
 
-// Levels returns the levels of direct mode, in order.
+// Levels returns the levels that are always tried, in order. allLevels has those that need a flag, too.
 func Levels() []CertificationLevel { return []CertificationLevel{Core, NoOvergrant, Robust} }
 
 // allLevels returns all levels, in the order of reports.

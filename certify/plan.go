@@ -20,8 +20,8 @@ import (
 // Plan is everything that is asked with one seed, and the policy by which it is judged.
 type Plan struct {
 	Policy *policy.Policy
-	// Scenario are the reviews of the scenarios, and Probes those of the probes. Both are slices of all, because there
-	// are tens of thousands of questions and a copy would take memory.
+	// Scenario are the reviews of the scenarios, and Probes are all other questions. Both are slices of all, because
+	// there are tens of thousands of questions and a copy would take memory.
 	Scenario, Probes []Question
 	// Digest is the digest of all questions.
 	Digest string
@@ -129,14 +129,14 @@ func (b *Plan) seal() error {
 	h := sha256.New()
 	for i, v := range b.all {
 		if b.byID[v.ID] != i {
-			return fmt.Errorf("there are two vectors %s", v.ID)
+			return fmt.Errorf("there are two questions %s", v.ID)
 		}
 		if d := b.Policy.Decide(v.Spec); v.Expect != "" && d != v.Expect {
-			return fmt.Errorf("vector %s expects %s, and the policy says %s", v.ID, v.Expect, d)
+			return fmt.Errorf("question %s expects %s, and the policy says %s", v.ID, v.Expect, d)
 		}
 		body, err := v.body()
 		if err != nil {
-			return fmt.Errorf("vector %s: %w", v.ID, err)
+			return fmt.Errorf("question %s: %w", v.ID, err)
 		}
 		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, v.Level, v.Expect, v.Reason, v.Blame, len(body))
 		_, _ = h.Write(body)

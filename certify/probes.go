@@ -65,7 +65,7 @@ func withGroups(s spec, groups ...string) spec {
 
 // specialQuestions returns questions about extras, the rewrite of associated-node, and fields that do not exist yet.
 func (b *Plan) specialQuestions() []Question {
-	p, n := b.newProber(NoOvergrant, "transcript"), b.Policy.Probe
+	p, n := b.newProber(NoOvergrant, "transcript"), b.Policy.Identities
 	extras := newReview(n.Reader, "get", "", "pods", n.Namespace, "extras")
 	extras.Extra = map[string]authorizationv1.ExtraValue{"example.com/a": {"1", "2"}, "example.com/b": {"x"}, "scopes": {"view", "edit"}}
 	p.addAllowed("extras-change-the-decision", extras)
@@ -251,7 +251,7 @@ func (b *Plan) versionQuestions(others []Question) []Question {
 // incompleteQuestions returns reviews that no API server sends and that must not be allowed: with neither a resource
 // nor a path, or with both.
 func (b *Plan) incompleteQuestions() []Question {
-	p, n := b.newProber(NoOvergrant, "incomplete"), b.Policy.Probe
+	p, n := b.newProber(NoOvergrant, "incomplete"), b.Policy.Identities
 	for _, user := range []string{n.Reader, n.Wide, n.Outsider, "system:admin"} {
 		both := newReview(user, "get", "", "pods", n.Namespace, "one")
 		both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/probe"}
@@ -295,7 +295,7 @@ func (p *prober) addBadRequests(good spec, expect scenarios.Decision) {
 // robustQuestions returns questions about large reviews, and requests that must be refused, each of which is followed
 // by a good review.
 func (b *Plan) robustQuestions() []Question {
-	p, n := b.newProber(Robust, "robust"), b.Policy.Probe
+	p, n := b.newProber(Robust, "robust"), b.Policy.Identities
 	good := newReview(n.Reader, "get", "", "pods", n.Namespace, "one")
 	p.addBadRequests(good, scenarios.Allow)
 	nobody := p.add("allows-nobody", "", withGroups(good, "system:authenticated", n.Group))

@@ -128,7 +128,7 @@ func loadRBAC(t *testing.T, admin kubernetes.Interface, p *policy.Policy) {
 	last := func(namespace string) scenarios.Grant {
 		return scenarios.Grant{Subject: scenarios.Subject{User: "loaded"}, Verbs: []string{"get"}, APIGroups: []string{"loaded"}, Resources: []string{"loaded"}, Namespace: namespace}
 	}
-	loaded := &policy.Policy{Seed: p.Seed, Grants: append(slices.Clone(p.Grants), last(p.Probe.Namespace), last(""))}
+	loaded := &policy.Policy{Seed: p.Seed, Grants: append(slices.Clone(p.Grants), last(p.Identities.Namespace), last(""))}
 	raw, err := loaded.RBAC()
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func loadRBAC(t *testing.T, admin kubernetes.Interface, p *policy.Policy) {
 		create(t, admin, doc)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		here, err := sar(t.Context(), admin, newReview("loaded", "get", "loaded", "loaded", p.Probe.Namespace, ""))
+		here, err := sar(t.Context(), admin, newReview("loaded", "get", "loaded", "loaded", p.Identities.Namespace, ""))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func (w window) limit(ownCache time.Duration) time.Duration { return w.Limit + o
 // asking shows that.
 func (c *cluster) measureRevocation(ctx context.Context, progress func(string, int)) error {
 	progress(revocation, len(windows()))
-	n := c.plan.Policy.Probe
+	n := c.plan.Policy.Identities
 	if err := c.target.ReloadAuthorizer(ctx, c.authorizerAt(chainPlace{position: server.First})); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (c *cluster) watchWindows(ctx context.Context, direct *client, phase string
 
 // askWindow asks in the way of a window, and reports whether that was allowed.
 func (c *cluster) askWindow(ctx context.Context, direct *client, w window) (bool, error) {
-	n := c.plan.Policy.Probe
+	n := c.plan.Policy.Identities
 	question := newReview(n.Reader, "get", "", "pods", n.Namespace, "revoked")
 	_, way, _ := strings.Cut(w.ID, "/")
 	switch way {
@@ -182,7 +182,7 @@ func (c *cluster) askWindow(ctx context.Context, direct *client, w window) (bool
 func (c *cluster) tryImpersonation(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()
-	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.plan.Policy.Probe.Target}, func(*http.Request) {})
+	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.plan.Policy.Identities.Target}, func(*http.Request) {})
 	if err != nil {
 		return false, err
 	}

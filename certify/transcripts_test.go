@@ -69,8 +69,8 @@ func onOneLine(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// vectorShapes returns the shapes of the scenarios' questions, with one question that has each.
-func vectorShapes(b *Plan) map[string]string {
+// questionShapes returns the shapes of the scenarios' questions, with one question that has each.
+func questionShapes(b *Plan) map[string]string {
 	out := map[string]string{}
 	for _, v := range b.Scenario {
 		id, _, _ := strings.Cut(strings.TrimPrefix(v.ID, "scenario/"), "#")
@@ -130,17 +130,17 @@ func readLines(t *testing.T, file string) (out []string) {
 	return out
 }
 
-// TestTranscriptsAreCovered compares the questions with what API servers ask. Nothing that was seen may be missing, and
-// everything that is asked must have been seen, apart from what unseenFile explains.
+// TestTranscriptsAreCovered compares the questions of the scenarios with what API servers ask. Nothing that was seen may
+// be missing, and everything that is asked must have been seen.
 func TestTranscriptsAreCovered(t *testing.T) {
-	vectors := vectorShapes(plan(t, 1))
+	questions := questionShapes(plan(t, 1))
 	fresh := map[string]string{}
 	for _, folder := range filepath.SplitList(os.Getenv(reportsVariable)) {
 		maps.Copy(fresh, reportShapes(t, folder))
 	}
 	for _, s := range slices.Sorted(maps.Keys(fresh)) {
-		if vectors[s] == "" {
-			t.Errorf("%s asks what no vector asks: %s", fresh[s], s)
+		if questions[s] == "" {
+			t.Errorf("%s asks what no question asks: %s", fresh[s], s)
 		}
 	}
 	if *update && len(fresh) > 0 {
@@ -152,14 +152,14 @@ func TestTranscriptsAreCovered(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range readLines(t, seenFile) {
 		seen[s] = true
-		if vectors[s] == "" {
-			t.Errorf("no vector asks what was seen: %s", s)
+		if questions[s] == "" {
+			t.Errorf("no question asks what was seen: %s", s)
 		}
 	}
-	for _, s := range slices.Sorted(maps.Keys(vectors)) {
+	for _, s := range slices.Sorted(maps.Keys(questions)) {
 		if !seen[s] {
-			t.Errorf("%s was never seen: %s", vectors[s], s)
+			t.Errorf("%s was never seen: %s", questions[s], s)
 		}
 	}
-	t.Logf("%d vectors of the scenarios have %d shapes; %d were seen", len(plan(t, 1).Scenario), len(vectors), len(seen))
+	t.Logf("%d questions of the scenarios have %d shapes; %d were seen", len(plan(t, 1).Scenario), len(questions), len(seen))
 }

@@ -50,11 +50,11 @@ func (j *attackJudge) isAnswerToOther(got reply, person *Identity, arrived bool)
 }
 
 // findUnlogged returns why nobody knows who arrived, or "". That is so if an answer is the API server's but the log has
-// no event of it, or one that contradicts it. logged means that the log has an event of the attack.
-func (j *attackJudge) findUnlogged(answers []reply, logged bool) string {
+// no event of it, or one that contradicts it. hasEvent means that the log has an event of the attack.
+func (j *attackJudge) findUnlogged(answers []reply, hasEvent bool) string {
 	for _, got := range answers {
 		event := j.allEvents[got.AuditID]
-		couldBeFound := got.AuditID != "" || !logged
+		couldBeFound := got.AuditID != "" || !hasEvent
 		isMissing := event == nil && couldBeFound
 		switch {
 		case isMissing && j.isAnswerOfServer(got):

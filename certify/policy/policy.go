@@ -46,8 +46,8 @@ const Version = "authzconf.dev/v1alpha1"
 type Policy struct {
 	Seed int64 // what the names and the order were made from
 	// Grants are in an order that depends on the seed. The order means nothing.
-	Grants []scenarios.Grant
-	Probe  Probe // the names that the grants of the probes are about
+	Grants     []scenarios.Grant
+	Identities Identities // who has grants beside those of the scenarios and the cases
 
 	byUser, byGroup map[string][]*scenarios.Grant
 }
@@ -64,7 +64,7 @@ func Bound(all []*scenarios.Scenario, seed int64) []*scenarios.Scenario {
 // New returns the policy of scenarios that Bound has named. It leaves out grants to identities that every cluster has,
 // such as system:anonymous, because they would collide with one another and with the grants in a vendor's cluster.
 func New(bound []*scenarios.Scenario, seed int64) *Policy {
-	p := &Policy{Seed: seed, Probe: newProbe(seed)}
+	p := &Policy{Seed: seed, Identities: newIdentities(seed)}
 	for _, s := range bound {
 		objects := slices.Concat(s.Manifests, s.Objects)
 		for _, g := range slices.Concat(s.Grants, scenarios.RulesFromManifests(objects)) {
@@ -74,7 +74,7 @@ func New(bound []*scenarios.Scenario, seed int64) *Policy {
 			}
 		}
 	}
-	p.Grants = append(p.Grants, p.Probe.grants()...)
+	p.Grants = append(p.Grants, p.Identities.grants()...)
 	for _, c := range Cases(seed) {
 		p.Grants = append(p.Grants, c.Grants...)
 	}
@@ -260,7 +260,7 @@ func Parse(raw []byte) (*Policy, error) {
 	case read.APIVersion != Version || read.Kind != documentKind:
 		return nil, fmt.Errorf("it is not a %s of %s", documentKind, Version)
 	}
-	p := &Policy{Seed: read.Seed, Grants: read.Grants, Probe: newProbe(read.Seed)}
+	p := &Policy{Seed: read.Seed, Grants: read.Grants, Identities: newIdentities(read.Seed)}
 	return p.Index(), nil
 }
 

@@ -46,8 +46,8 @@ func TestFaultyAuthorizersAreRejected(t *testing.T) {
 	}
 }
 
-// TestKillTable holds the table in docs/conditional-results.md to the faulty authorizers.
-func TestKillTable(t *testing.T) {
+// TestTableOfFaultyAuthorizers holds the table in docs/conditional-results.md to the faulty authorizers.
+func TestTableOfFaultyAuthorizers(t *testing.T) {
 	table := "| faulty authorizer | what is wrong | rejected for | speaks |\n|---|---|---|---|\n"
 	for _, r := range faultyAuthorizers() {
 		table += fmt.Sprintf("| %s | %s | %s | `%s` |\n", r.ID, r.Description, r.Finding, r.revision().Name)

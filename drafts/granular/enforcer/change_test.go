@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/authzconf/authzconf/drafts/granular/model"
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
@@ -41,7 +43,8 @@ func TestChainOf(t *testing.T) {
 	}
 }
 
-// TestAtomicMap checks that a map without fields of its own in the schema changes as a whole, whatever is described in it.
+// TestAtomicMap checks that a field inside a map that the schema has as atomic keeps its permission, and that other
+// fields of the map need that of the map. The model agrees.
 func TestAtomicMap(t *testing.T) {
 	set, err := permissions.Parse("atomic.yaml", []byte(`kind: FieldPermissions
 resources:
@@ -53,15 +56,44 @@ resources:
 	if err != nil {
 		t.Fatal(err)
 	}
-	selector := func(value string) map[string]any {
-		return map[string]any{"spec": map[string]any{"selector": map[string]any{"a": value}}}
+	root := set.Tree("g", "v1", "things")
+	object := func(selector any) map[string]any {
+		return map[string]any{"spec": map[string]any{"selector": selector}}
 	}
-	fields, err := ChangedFields(set.Tree("g", "v1", "things"), Change{Type: thingType(t), Old: selector("1"), New: selector("2")})
-	if err != nil || len(fields) != 1 {
-		t.Fatalf("%v, %v", fields, err)
-	}
-	if got := verbs([]permissions.Chain{fields[0].Chain}); fields[0].Path != "spec.selector" || got[0] != "granular:specification@1" {
-		t.Errorf("%s needs %q", fields[0].Path, got)
+	const ofMap, ofField = "granular:specification@1", "granular:specification@1 > granular:selection@3!"
+	for name, c := range map[string]struct {
+		old, updated map[string]any
+		want         map[string]string // the permissions of each path
+	}{
+		"the described field":        {object(map[string]any{"a": "1"}), object(map[string]any{"a": "2"}), map[string]string{"spec.selector.a": ofField}},
+		"another field":              {object(map[string]any{"b": "1"}), object(map[string]any{"b": "2"}), map[string]string{"spec.selector.b": ofMap}},
+		"both":                       {object(map[string]any{"b": "1"}), object(map[string]any{"a": "2"}), map[string]string{"spec.selector.a": ofField, "spec.selector.b": ofMap}},
+		"the map, which had it":      {object(map[string]any{"a": "1"}), map[string]any{"spec": map[string]any{}}, map[string]string{"spec.selector.a": ofField}},
+		"the map, which was empty":   {object(map[string]any{}), map[string]any{"spec": map[string]any{}}, map[string]string{"spec.selector": ofMap}},
+		"creation with the field":    {nil, object(map[string]any{"a": "1"}), map[string]string{"spec.selector.a": ofField}},
+		"creation without the field": {nil, object(map[string]any{"b": "1"}), map[string]string{"spec.selector.b": ofMap}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change := Change{Type: thingType(t), Old: c.old, New: c.updated, Sent: c.updated}
+			fields, err := ChangedFields(root, change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, f := range fields {
+				got[f.Path] = strings.Join(verbs([]permissions.Chain{f.Chain}), " ")
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			wanted := model.Create(root, c.updated, c.updated)
+			if c.old != nil {
+				wanted = model.Update(root, c.old, c.updated)
+			}
+			if needed := verbs(wanted); !slices.Equal(needed, slices.Sorted(maps.Values(c.want))) {
+				t.Errorf("the model wants %q", needed)
+			}
+		})
 	}
 }
 

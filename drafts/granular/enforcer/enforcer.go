@@ -77,10 +77,17 @@ func Reference() Steps {
 
 // ChangedFields returns the fields that a request changes, with their permissions.
 func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
-	paths, err := c.Paths()
+	whole, err := c.Paths()
+	if err != nil {
+		return nil, err
+	}
+	var paths []fieldpath.Path
+	for _, p := range whole {
+		paths = append(paths, c.splitAtomic(root, p)...)
+	}
 	return seq.Map(paths, func(p fieldpath.Path) Changed {
 		return Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p, c.New)}
-	}), err
+	}), nil
 }
 
 // Enforcer is the proxy, as an HTTP handler.

@@ -1,19 +1,24 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // runTimed runs a test's program for `go test -exec`, and adds a line to a file: the package's folder, and the processor
 // time in seconds that the program and its ended children have used. The folder is relative to that of the go.mod
 // above it.
 func runTimed(file string, command []string) error {
-	c := exec.Command(command[0], command[1:]...)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	failed := c.Run()
 	if c.ProcessState == nil {

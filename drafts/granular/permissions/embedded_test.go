@@ -31,8 +31,8 @@ resources:
     embeds: [{path: spec.set, group: g, version: v1, resource: sets}]
 `
 
-// describe returns the fields of a resource in its version v1, as "path verb", with a mark on what is excluded.
-func describe(set *Set, name string) (out []string) {
+// listGuards returns the fields of a resource in its version v1, as "path verb", with a mark on what is excluded.
+func listGuards(set *Set, name string) (out []string) {
 	for _, f := range set.Fields("g", "v1", name) {
 		text := f.Path + " " + f.Verb
 		if f.excludes() {
@@ -59,7 +59,7 @@ func TestEmbeds(t *testing.T) {
 			"spec.set.spec.template.spec specification", "spec.set.spec.template.labels.* label", "spec.set.spec.template.spec.secret secrecy excluded",
 		},
 	} {
-		if got := describe(set, name); !slices.Equal(got, slices.Concat(all, want)) {
+		if got := listGuards(set, name); !slices.Equal(got, slices.Concat(all, want)) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}

@@ -52,10 +52,11 @@ func answerQuestions(parts []Part) (list []Answer) {
 	return append(list, answerPeak(parts))
 }
 
-// answer returns a row for each way of asking that was measured in a steady state, and otherwise one for the run with the most agents.
+// answer returns a row for each way of asking that was measured in a steady state. Otherwise it returns one, for the run
+// with the most agents in which all of them had asked before: a mean of all blocks has events and first requests in it.
 func (c change) answer(parts []Part) (list []Answer) {
-	var largest *Answer
-	agents := 0
+	var largest, mixed *Answer
+	agents, mixedAgents := 0, 0
 	for _, p := range parts {
 		for i := range p.Columns {
 			col := &p.Columns[i]
@@ -69,7 +70,9 @@ func (c change) answer(parts []Part) (list []Answer) {
 			switch {
 			case isSteady:
 				list = append(list, row)
-			case after.Agents > agents:
+			case after.Reviews.Of == judge.AllBlocks && after.Agents > mixedAgents:
+				mixed, mixedAgents = &row, after.Agents
+			case after.Reviews.Of != judge.AllBlocks && after.Agents > agents:
 				largest, agents = &row, after.Agents
 			}
 		}
@@ -79,6 +82,8 @@ func (c change) answer(parts []Part) (list []Answer) {
 		return list
 	case largest != nil:
 		return []Answer{*largest}
+	case mixed != nil:
+		return []Answer{*mixed}
 	}
 	return []Answer{{Question: c.question, Answer: "not measured"}}
 }

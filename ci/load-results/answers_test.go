@@ -19,16 +19,18 @@ func reviewed(title string, agents int, of string, added float64) column {
 	}}}
 }
 
-// TestAnswerQuestions: of runs without a steady state that with the most agents answers, of steady states each; what was disturbed
-// answers nothing.
+// TestAnswerQuestions: of runs without a steady state that with the most agents answers in which all had asked before, and of
+// steady states each; what was disturbed answers nothing.
 func TestAnswerQuestions(t *testing.T) {
 	small, large := reviewed("small", 10, judge.AskedBefore, 1), reviewed("large", 1000, judge.AskedBefore, 2)
 	steady, disturbed := reviewed("steady", 5, judge.SteadyState, 0.5), reviewed("disturbed", 5000, judge.AskedBefore, 9)
+	mixed := reviewed("mixed", 5000, judge.AllBlocks, 7)
 	disturbed.Result.Checks = []judge.Check{{Name: judge.Undisturbed, State: judge.Broken}}
 	for want, columns := range map[string][]column{
 		"not measured":       nil,
 		"3.000 → 4.000":      {small},
-		"3.000 → 5.000":      {small, large, disturbed},
+		"3.000 → 5.000":      {small, large, disturbed, mixed},
+		"3.000 → 10.000":     {mixed},
 		"3.000 → 3.500":      {small, steady, large},
 		"predicted 4.000":    {small},
 		"3 and 3 blocks":     {small},

@@ -47,8 +47,8 @@ func newTestDashboardPlan(t *testing.T, file string, clusters []string, people .
 // dashboardFaults are the faults of small dashboards, each with the finding that it must lead to.
 var dashboardFaults = map[string]string{
 	"":                                   "",
-	"takes another name":                 "delete a pod: what arrived is delete pods web-0 in shop as alice@corp",
-	"takes another namespace":            "delete a pod: what arrived is delete pods web in default as alice@corp",
+	"takes another name":                 "delete a pod: delete pods web-0 in shop as alice@corp",
+	"takes another namespace":            "delete a pod: delete pods web in default as alice@corp",
 	"does not ask":                       "delete a pod: there is none",
 	"asks afterwards":                    "delete a pod: there is none before it: the first comes after",
 	"asks about another verb":            `delete a pod: there is none about that: the last of 1 (access) asks about "get pods web in shop"`,
@@ -100,7 +100,7 @@ func TestDashboards(t *testing.T) {
 // to.
 var twoClusterFaults = map[string]string{
 	"":                          "",
-	"acts at the first cluster": "the pods of the west: what arrived is list pods in shop of the cluster east as alice@corp",
+	"acts at the first cluster": "the pods of the west: list pods in shop of the cluster east as alice@corp",
 	"acts at every cluster":     "delete a pod of the east: delete pods web in shop of the cluster west as alice@corp",
 	"asks at the first cluster": "delete the pod of that name in the west: there is none at that cluster: another one was asked",
 	"writes another cluster":    `delete a pod of the east: "elsewhere" (line`,

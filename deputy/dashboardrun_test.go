@@ -3,6 +3,7 @@ package deputy
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log"
 	"net/http"
@@ -16,11 +17,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/docs"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/engine/server"
+	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
 )
+
+var update = flag.Bool("update", false, "write the parts of pages that the tests make")
 
 // runSmallDashboard serves the small dashboard in front of the contexts of KUBECONFIG until it is killed.
 func runSmallDashboard(address, trail, fault string) error {
@@ -99,6 +104,9 @@ func TestDashboardRun(t *testing.T) {
 			}
 			made := runDashboard(t, fault, ways)
 			checkRun(t, made, want)
+			if fault != "" {
+				docs.ComparePart(t, "../docs/deputy-dashboard.md", "what a run says", showRun(made.Report), *update)
+			}
 			for _, g := range made.Report.Groups {
 				if len(g.Cases) != 11 {
 					t.Errorf("%s: %d cases", g.Name, len(g.Cases))
@@ -106,6 +114,22 @@ func TestDashboardRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// showRun returns the verdict of each case of a report, and why those failed that did.
+func showRun(r *reports.Report) string {
+	var b strings.Builder
+	b.WriteString("```\n")
+	for _, g := range r.Groups {
+		for _, c := range g.Cases {
+			fmt.Fprintf(&b, "%s  %s\n", c.Verdict, c.Case)
+			if c.Reason != "" {
+				fmt.Fprintf(&b, "        %s\n", c.Reason)
+			}
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
 }
 
 // TestDashboardRunTwoClusters does the same as TestDashboardRun with two clusters. The command gets a context for each.

@@ -327,7 +327,7 @@ func (j *Judge) describeNearest(n int, want Attributes) string {
 	if len(alike) == 0 {
 		return "nothing arrived"
 	}
-	return "what arrived is " + strings.Join(seq.Map(alike, arrival.describe), ", ")
+	return strings.Join(seq.Map(alike, arrival.describe), ", ")
 }
 
 // describe returns what arrived and as whom, on one line.

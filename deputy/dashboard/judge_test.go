@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 		"nothing":                       {nil, "look: nothing arrived; the dashboard answered 200; delete: nothing arrived"},
 		"in the wrong window":           {[]json.RawMessage{review, deletion, changed(look, "00:11", "00:31")}, "look: nothing arrived"},
 		"before the first":              {[]json.RawMessage{changed(look, "00:11", "00:05"), review, deletion}, "look: nothing arrived"},
-		"another name":                  {[]json.RawMessage{look, review, changed(deletion, `"web"`, `"db"`)}, "delete: what arrived is delete pods db in shop as alice@corp"},
+		"another name":                  {[]json.RawMessage{look, review, changed(deletion, `"web"`, `"db"`)}, "delete: delete pods db in shop as alice@corp"},
 		"as another":                    {[]json.RawMessage{look, review, changed(deletion, "alice", "bob")}, `delete: it was made as "bob@corp"`},
 		"an administrator":              {[]json.RawMessage{look, review, changed(deletion, `"username": "alice@corp"`, `"username": "alice@corp", "groups": ["system:masters"]`)}, `with the group "system:masters"`},
 		"refused":                       {[]json.RawMessage{look, review, changed(deletion, "200", "403")}, "delete: the API server refused it"},
@@ -132,7 +132,7 @@ func TestJudgeTwoClusters(t *testing.T) {
 		want       string
 	}{
 		"right":                 {nil, []json.RawMessage{review, deletion}, ""},
-		"at the wrong one":      {[]json.RawMessage{review, deletion}, nil, "delete: what arrived is delete pods web in shop of the cluster east as alice@corp"},
+		"at the wrong one":      {[]json.RawMessage{review, deletion}, nil, "delete: delete pods web in shop of the cluster east as alice@corp"},
 		"at both":               {[]json.RawMessage{deletion}, []json.RawMessage{review, deletion}, "delete: delete pods web in shop of the cluster east as alice@corp"},
 		"asked at the other":    {[]json.RawMessage{review}, []json.RawMessage{deletion}, "delete: there is none at that cluster: another one was asked"},
 		"a read at the other":   {[]json.RawMessage{reading}, []json.RawMessage{review, deletion}, "delete: list pods in shop of the cluster east as alice@corp"},

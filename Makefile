@@ -314,7 +314,7 @@ bench-loadgen: ## measure the load generator beside fortio, h2load and k6 (BENCH
 	ci/bench-loadgen $(BENCHFLAGS)
 
 .PHONY: load-results
-load-results: build ## measure what docs/results reports and write it, 67 min; goes on where it ended (PARTS="reviews events authorizers daemonset three-servers latency", SIZES="100 1000", FULL=1, AGAIN=1)
+load-results: build ## measure what docs/results reports and write it, 2 hours; goes on where it ended (PARTS="reviews events authorizers daemonset three-servers latency", SIZES="100 1000", FULL=1, AGAIN=1)
 	ci/load-results/measure $(PARTS)
 
 # A million requests take about 40 minutes. The broken servers that a storm has to fail are those of ci/mutants/faults.yaml.

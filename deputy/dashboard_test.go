@@ -44,6 +44,15 @@ func newTestDashboardPlan(t *testing.T, file string, clusters []string, people .
 	return p
 }
 
+// TestPeriscopeRequests checks that the file for Periscope can be read, and has a case for each request and one for the
+// trail.
+func TestPeriscopeRequests(t *testing.T) {
+	p := newTestDashboardPlan(t, "testdata/periscope.yaml", nil, "alice@corp[periscope-tier:write]", "bob@corp[periscope-tier:read]")
+	if n := len(p.Cases()); n != 10 {
+		t.Errorf("%d cases, want 10", n)
+	}
+}
+
 // dashboardFaults are the faults of small dashboards, each with the finding that it must lead to.
 var dashboardFaults = map[string]string{
 	"":                                   "",

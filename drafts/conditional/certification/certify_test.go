@@ -2,8 +2,10 @@ package certification
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/authzconf/authzconf/certify"
@@ -85,6 +87,35 @@ func newReference(t testing.TB, w *wire.Revision) *reference.Authorizer {
 		t.Fatal(err)
 	}
 	return reference.New(w, s)
+}
+
+// TestRememberingIsAccepted checks that an authorizer may remember its answers, if it remembers them with all conditions
+// and forgets them when the policies change.
+func TestRememberingIsAccepted(t *testing.T) {
+	a := newReference(t, wire.Newest())
+	var answers sync.Map
+	remembering := reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status {
+		key, _ := json.Marshal(s)
+		if known, isKnown := answers.Load(string(key)); isKnown {
+			return known.(status)
+		}
+		st := a.Review(s)
+		answers.Store(string(key), st)
+		return st
+	}})
+	load := func(ctx context.Context, all []vectors.Policy) error {
+		answers.Clear()
+		return into(a)(ctx, all)
+	}
+	findings, results := run(t, plan(t, 1), remembering, load)
+	for _, f := range findings {
+		t.Errorf("a false alarm: %s %v", f.Reason, f.Examples)
+	}
+	for _, r := range results {
+		if !r.Granted {
+			t.Errorf("%s is not granted: %+v", r.Level, r)
+		}
+	}
 }
 
 func TestReferenceIsAccepted(t *testing.T) {

@@ -163,6 +163,21 @@ func cached(id, finding, description string, key func(spec) any) faulty {
 	}}
 }
 
+// cachedWithout returns a faulty authorizer that remembers its answers by the whole review, but not their conditions.
+func cachedWithout(id, finding, description string) faulty {
+	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler {
+		var seen sync.Map
+		return reference.Handler(a.Wire, phases{Authorizer: a, first: func(s spec) status {
+			key, _ := json.Marshal(s)
+			st := a.Review(s)
+			if _, isRemembered := seen.LoadOrStore(string(key), true); isRemembered {
+				st.ConditionsChain = nil
+			}
+			return st
+		}})
+	}}
+}
+
 // states returns faulty authorizers that remember what they must not, or that decide by the wrong state.
 func states() []faulty {
 	return []faulty{
@@ -174,6 +189,7 @@ func states() []faulty {
 			s.Groups = s.Groups[max(0, len(s.Groups)-1):]
 			return s
 		}),
+		cachedWithout("cache-without-conditions", "not-deterministic", "an answer is remembered without its conditions"),
 		cached("cache-across-policies", "policy-change-takes-effect", "conditions are remembered longer than the policies", func(s spec) any { return s }),
 		{ID: "judges-by-new-policies", Description: "the second phase looks the conditions up in the policies of the moment", Finding: "policy-change-between-phases", make: func(a *reference.Authorizer) http.Handler {
 			return reference.Handler(a.Wire, phases{Authorizer: a, second: func(r *request) response {

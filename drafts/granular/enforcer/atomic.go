@@ -27,7 +27,9 @@ func (c Change) splitAtomic(root *permissions.Node, path fieldpath.Path) (out []
 	both := maps.Clone(old)
 	maps.Copy(both, updated)
 	for _, name := range slices.Sorted(maps.Keys(both)) {
-		if reflect.DeepEqual(old[name], updated[name]) {
+		before, wasThere := old[name]
+		after, isThere := updated[name]
+		if wasThere == isThere && reflect.DeepEqual(before, after) {
 			continue
 		}
 		inner := extend(path, fieldpath.FieldNameElement(name))
@@ -35,7 +37,7 @@ func (c Change) splitAtomic(root *permissions.Node, path fieldpath.Path) (out []
 			out = append(out, c.splitAtomic(root, inner)...)
 		}
 	}
-	if len(out) == 0 { // such as null in the place of nothing
+	if len(out) == 0 { // nothing that was chosen differs: the change is one of the whole
 		return []fieldpath.Path{path}
 	}
 	return out

@@ -65,13 +65,14 @@ resources:
 		old, updated map[string]any
 		want         map[string]string // the permissions of each path
 	}{
-		"the described field":        {object(map[string]any{"a": "1"}), object(map[string]any{"a": "2"}), map[string]string{"spec.selector.a": ofField}},
-		"another field":              {object(map[string]any{"b": "1"}), object(map[string]any{"b": "2"}), map[string]string{"spec.selector.b": ofMap}},
-		"both":                       {object(map[string]any{"b": "1"}), object(map[string]any{"a": "2"}), map[string]string{"spec.selector.a": ofField, "spec.selector.b": ofMap}},
-		"the map, which had it":      {object(map[string]any{"a": "1"}), map[string]any{"spec": map[string]any{}}, map[string]string{"spec.selector.a": ofField}},
-		"the map, which was empty":   {object(map[string]any{}), map[string]any{"spec": map[string]any{}}, map[string]string{"spec.selector": ofMap}},
-		"creation with the field":    {nil, object(map[string]any{"a": "1"}), map[string]string{"spec.selector.a": ofField}},
-		"creation without the field": {nil, object(map[string]any{"b": "1"}), map[string]string{"spec.selector.b": ofMap}},
+		"the described field":                    {object(map[string]any{"a": "1"}), object(map[string]any{"a": "2"}), map[string]string{"spec.selector.a": ofField}},
+		"another field":                          {object(map[string]any{"b": "1"}), object(map[string]any{"b": "2"}), map[string]string{"spec.selector.b": ofMap}},
+		"both":                                   {object(map[string]any{"b": "1"}), object(map[string]any{"a": "2"}), map[string]string{"spec.selector.a": ofField, "spec.selector.b": ofMap}},
+		"null for nothing, beside another field": {object(map[string]any{"b": "1"}), object(map[string]any{"a": nil, "b": "2"}), map[string]string{"spec.selector.a": ofField, "spec.selector.b": ofMap}},
+		"the map, which had it":                  {object(map[string]any{"a": "1"}), map[string]any{"spec": map[string]any{}}, map[string]string{"spec.selector.a": ofField}},
+		"the map, which was empty":               {object(map[string]any{}), map[string]any{"spec": map[string]any{}}, map[string]string{"spec.selector": ofMap}},
+		"creation with the field":                {nil, object(map[string]any{"a": "1"}), map[string]string{"spec.selector.a": ofField}},
+		"creation without the field":             {nil, object(map[string]any{"b": "1"}), map[string]string{"spec.selector.b": ofMap}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := Change{Type: thingType(t), Old: c.old, New: c.updated, Sent: c.updated}

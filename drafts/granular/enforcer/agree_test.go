@@ -279,21 +279,29 @@ func TestModelAndDiffAgree(t *testing.T) {
 	}
 }
 
+// requireAgreement returns the permissions that a change needs. It ends the test, with the smallest change like it, if
+// enforcer and model disagree about them.
+func requireAgreement(t *testing.T, typ typed.ParseableType, root *permissions.Node, seed uint64, p pair) []string {
+	t.Helper()
+	agree := func(p pair) bool {
+		enforced, predicted, _, _ := sides(t, typ, root, p)
+		return slices.Equal(enforced, predicted)
+	}
+	if !agree(p) {
+		p = shrink(p, func(p pair) bool { return !agree(p) })
+		enforced, predicted, _, _ := sides(t, typ, root, p)
+		t.Fatalf("seed %d, shrunk:\n%s\nenforcer: %q\nmodel:    %q", seed, p, enforced, predicted)
+	}
+	enforced, _, _, _ := sides(t, typ, root, p)
+	return enforced
+}
+
 // compareWithModel compares the enforcer with the model on generated pairs of objects.
 func compareWithModel(t *testing.T, root *permissions.Node) {
 	typ, different, excluded := thingType(t), 0, 0
 	for seed := range uint64(2000) {
 		p := objects{rand.New(rand.NewPCG(seed, 1))}.pair()
-		agree := func(p pair) bool {
-			enforced, predicted, _, _ := sides(t, typ, root, p)
-			return slices.Equal(enforced, predicted)
-		}
-		if !agree(p) {
-			p = shrink(p, func(p pair) bool { return !agree(p) })
-			enforced, predicted, _, _ := sides(t, typ, root, p)
-			t.Fatalf("seed %d, shrunk:\n%s\nenforcer: %q\nmodel:    %q", seed, p, enforced, predicted)
-		}
-		enforced, _, _, _ := sides(t, typ, root, p)
+		enforced := requireAgreement(t, typ, root, seed, p)
 		if len(enforced) > 1 {
 			different++
 		}

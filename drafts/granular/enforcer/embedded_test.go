@@ -20,8 +20,8 @@ resources:
   - {group: test, versions: [v1], resource: cases, embeds: [{path: spec.holder, group: test, version: v1, resource: holders}]}
 `
 
-// holdersType returns the type of things whose specs have further things in them.
-func holdersType(t *testing.T) typed.ParseableType {
+// parseHolders returns the type of things whose specs have further things in them.
+func parseHolders(t *testing.T) typed.ParseableType {
 	t.Helper()
 	const spec, inner = "- name: spec\n  map:\n    fields:\n", "- name: inner\n  map: {fields: [{name: metadata, type: {namedType: meta}}, {name: spec, type: {namedType: spec}}]}\n"
 	text := strings.Replace(thing, spec, spec+"    - {name: template, type: {namedType: inner}}\n    - {name: holder, type: {namedType: inner}}\n", 1) + inner
@@ -84,20 +84,11 @@ func (g objects) nested() pair {
 
 // TestModelAndDiffAgreeOnEmbedded compares the permissions of changes in what is embedded, at two levels.
 func TestModelAndDiffAgreeOnEmbedded(t *testing.T) {
-	typ, root := holdersType(t), casesTree(t)
+	typ, root := parseHolders(t), casesTree(t)
 	inner := 0
 	for seed := range uint64(500) {
 		p := objects{rand.New(rand.NewPCG(seed, 4))}.nested()
-		agree := func(p pair) bool {
-			enforced, predicted, _, _ := sides(t, typ, root, p)
-			return slices.Equal(enforced, predicted)
-		}
-		if !agree(p) {
-			p = shrink(p, func(p pair) bool { return !agree(p) })
-			enforced, predicted, _, _ := sides(t, typ, root, p)
-			t.Fatalf("seed %d, shrunk:\n%s\nenforcer: %q\nmodel:    %q", seed, p, enforced, predicted)
-		}
-		enforced, _, _, _ := sides(t, typ, root, p)
+		enforced := requireAgreement(t, typ, root, seed, p)
 		if slices.ContainsFunc(enforced, func(chain string) bool { return strings.Contains(chain, "granular:selfDestruction@6") }) {
 			inner++
 		}
@@ -110,7 +101,7 @@ func TestModelAndDiffAgreeOnEmbedded(t *testing.T) {
 // TestDecisionsOnEmbeddedFollowTheRules decides such changes with random grants. Most verbs are in several places of a
 // chain, and each must be asked for once.
 func TestDecisionsOnEmbeddedFollowTheRules(t *testing.T) {
-	typ, root := holdersType(t), casesTree(t)
+	typ, root := parseHolders(t), casesTree(t)
 	outcomes := map[bool]int{}
 	for seed := range uint64(500) {
 		g := objects{rand.New(rand.NewPCG(seed, 5))}

@@ -66,15 +66,7 @@ func TestReadCRDs(t *testing.T) {
 				t.Fatalf("the file has no %q", c.old)
 			}
 			_, err := ReadCRDs("f.yaml", []byte(text))
-			if c.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("got %v, want %s", err, c.want)
-			}
+			requireError(t, err, c.want)
 		})
 	}
 }

@@ -125,16 +125,22 @@ func TestReadTypes(t *testing.T) {
 			}
 			writePackage(t, source+"\n// +permission-verb:\"b\"\n// +permission-parameterized-by:\"none\"\ntype Tags []Tag\n\n"+loop)
 			_, err := ReadTypes(".")
-			if c.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("got %v, want %s", err, c.want)
-			}
+			requireError(t, err, c.want)
 		})
+	}
+}
+
+// requireError ends a test unless an error begins with a text and is of one line, or there is none if the text is empty.
+func requireError(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("got %v, want %s", err, want)
 	}
 }
 

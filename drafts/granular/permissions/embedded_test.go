@@ -139,15 +139,7 @@ func TestParseEmbeds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Parse("f.yaml", []byte(strings.Replace(embedded, c.old, c.new, 1)))
-			if c.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("got %v, want %s", err, c.want)
-			}
+			requireError(t, err, c.want)
 		})
 	}
 }

@@ -123,24 +123,15 @@ const whoamiShare = 20
 // audit log are.
 func costOfMixedBlock(t *testing.T, p *Plan, length time.Duration) float64 {
 	t.Helper()
-	w, situation := p.Workloads[0], p.Situations()[0]
-	mixed, begin := mixedBlock(w, situation.RBAC, length), time.Unix(0, 0)
-	run, err := newReplayed(p, situation)
+	predicted, err := mixedBlock(p.Workloads[0], p.Situations()[0].RBAC, length).Predict(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortStableFunc(mixed.entries, func(a, b entry) int { return a.at.Compare(b.at) })
-	for _, e := range mixed.entries {
-		run.send(mixed, e)
-	}
-	if last := mixed.entries[len(mixed.entries)-1].at.Sub(begin); last >= length {
-		t.Fatalf("a request %s after the begin of a block of %s", last, length)
-	}
-	cost := run.all.reviews
+	cost := predicted.Situations[0].Reviews
 	if !p.Authorizer.hasWebhook() {
-		cost = run.all.checks
+		cost = predicted.Situations[0].Checks
 	}
-	return float64(cost) / float64(run.all.requests)
+	return float64(cost) / float64(predicted.Requests)
 }
 
 // mixedBlock returns the requests of a block. Which requests ask who the agent is, is drawn from a fixed seed.

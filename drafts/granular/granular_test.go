@@ -136,13 +136,16 @@ func (b *Bench) Run(ctx context.Context, by Enforcement, scenarios []*Scenario) 
 	return results, nil
 }
 
-// remove has the API server enforce nothing any more.
+// remove has the API server enforce nothing any more. The canary goes last, as it came: once it is no longer in force,
+// the others are not either.
 func (b *Bench) remove(t *testing.T) {
 	t.Helper()
-	for _, kind := range []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingwebhookconfigurations"} {
-		made := b.admin.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(kind))
-		if err := made.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-			t.Fatal(err)
+	for _, which := range []metav1.ListOptions{{FieldSelector: "metadata.name!=granular-canary"}, {}} {
+		for _, kind := range []string{"validatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingwebhookconfigurations"} {
+			made := b.admin.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(kind))
+			if err := made.DeleteCollection(t.Context(), metav1.DeleteOptions{}, which); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := b.waitEnforced(t.Context(), false); err != nil {

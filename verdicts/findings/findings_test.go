@@ -308,7 +308,7 @@ func errataPage(t *testing.T) string {
 	t.Helper()
 	all, set := table[errata](t, "errata_test.yaml")
 	var b strings.Builder
-	b.WriteString("# Edits to the KEP and the reference page\n\nWhat KEP-5284 and the reference page say, what they should say, and the scenario that shows it on a server (`authzconf run --focus`). Quotes are from the linked commits; … stands for the existing text, or for a part that is left out. `make document-patches DOCUMENTS=FOLDER` applies the patches to clones of the repositories; those of the reference page also have the sentences of the [findings](README.md). Rows 11 and e of [divergences.md](../divergences.md) are about earlier versions, and have been corrected since. The page is generated from [errata_test.yaml](../../verdicts/findings/errata_test.yaml).\n")
+	b.WriteString("# Edits to the KEP and the reference page\n\nWhat KEP-5284 and the reference page say at the linked commits, what they should say, and the scenario that shows it (`authzconf run --focus SCENARIO`); … stands for existing text, or for a part that is left out. `make document-patches DOCUMENTS=FOLDER` applies the patches, which also have the sentences of the [findings](README.md), to clones of the repositories. Generated from [errata_test.yaml](../../verdicts/findings/errata_test.yaml).\n")
 	for _, e := range all {
 		patches := seq.Map(e.Patches, func(name string) string { return "[" + filepath.Base(name) + "](patches/" + name + ")" })
 		madeBy := ""
@@ -335,18 +335,18 @@ func TestPages(t *testing.T) {
 	all, _ := loadAll(t)
 	page := template.Must(template.New("page").Parse(pageText))
 	var index strings.Builder
-	index.WriteString("# Findings\n\nDefects of API servers and documents that scenarios have shown. Each page is a report to their maintainers: who is hurt, what is expected and what happens, the cause, and the command that reproduces it.\n\n- *Fix proved*: the page has a [patch](patches/kubernetes) with a test. `make fixed FINDING=ID` builds a kube-apiserver with it and shows that the finding is gone; `make fixes` runs Kubernetes' tests and the whole suite with each.\n- *Documentation*: the page has the sentence that the documentation needs.\n\nAll places where documents and servers differ are in [divergences.md](../divergences.md). The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n")
+	index.WriteString("# Findings\n\nDefects of API servers and documents that scenarios have shown, each a report to their maintainers. Where the *fix is proved*, the page has a [patch](patches/kubernetes) with a test, and otherwise the sentence that the *documentation* needs. [divergences.md](../divergences.md) has all places where documents and servers differ. The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n```sh\nauthzconf reproduce ID       # does it still happen?\nmake fixed FINDING=ID        # and with the patch?\nmake fixes                   # Kubernetes' tests and the whole suite with each patch\n```\n\n")
 	tried := readTried(t, all)
 	minors := slices.Sorted(maps.Keys(tried.Servers))
-	fmt.Fprintf(&index, "For each version (kube-apiserver %s) the table has what `authzconf reproduce` reported: the finding %s (yes), %s (no), or is %s; – where there is no such feature. A [test](../../cmd/authzconf/reproduce_test.go) repeats this every night.\n\n",
+	fmt.Fprintf(&index, "For each version (kube-apiserver %s) the table has what `authzconf reproduce` reported, which a [test](../../cmd/authzconf/reproduce_test.go) repeats every night: the finding %s (yes), %s (no), or is %s; – where there is no such feature. ",
 		strings.Join(slices.Sorted(maps.Values(tried.Servers)), ", "), Happens, Gone, Unclear)
 	later := readNewer(t)
 	versions := seq.Map(later.Releases, func(r newerRelease) string { return r.Version })
 	released := seq.Map(later.Releases, func(r newerRelease) string { return r.Version + " on " + r.Released })
-	fmt.Fprintf(&index, "For newer versions (released: %s) it has what was seen, if such a server was run, and whether the functions that cause the finding are the same as in %s (\"same code\"). Those of a module that cannot be downloaded are not compared. [TestNewer](../../verdicts/findings/newer_test.go) compares them again.\n\n",
+	fmt.Fprintf(&index, "For newer versions (%s) it has what was seen, if such a server was run, and whether the functions that cause the finding are the same as in %s (\"same code\", by [TestNewer](../../verdicts/findings/newer_test.go)); those of a module that cannot be downloaded are not compared.\n\n",
 		strings.Join(released, ", "), later.Tried)
 	columns := slices.Concat(minors, versions)
-	fmt.Fprintf(&index, "| severity | state | since | %s | finding | reproduce |\n|---|---|---|%s---|---|\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	fmt.Fprintf(&index, "| severity | state | since | %s | ID | finding |\n|---|---|---|%s---|---|\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	want := map[string]string{}
 	for _, f := range all {
 		var b bytes.Buffer
@@ -362,9 +362,9 @@ func TestPages(t *testing.T) {
 			return seenWords[tried.Seen[f.ID][minor]]
 		})
 		cells = append(cells, seq.Map(later.Releases, func(r newerRelease) string { return r.cell(f.ID) })...)
-		fmt.Fprintf(&index, "| %s | %s | %s | %s | [%s](%s.md) | `authzconf reproduce %s` |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.Title, f.ID, f.ID)
+		fmt.Fprintf(&index, "| %s | %s | %s | %s | %s | [%s](%s.md) |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.ID, f.Title, f.ID)
 	}
-	index.WriteString("\nNext: [edits to the texts](errata.md) of the KEP and the reference page, [Upstream's changes](followups.md) since the first version with their scenarios, and what [generated sequences of requests](../explore.md) have shown.\n")
+	index.WriteString("\nNext: [edits](errata.md) to the KEP and the reference page, [upstream's changes](followups.md) since the first version, and what [generated sequences of requests](../explore.md) have shown.\n")
 	want["README.md"], want["errata.md"], want["followups.md"] = index.String(), errataPage(t), followupsPage(t)
 	for name, text := range want {
 		path := filepath.Join(pages, name)

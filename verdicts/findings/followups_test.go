@@ -26,7 +26,7 @@ func followupsPage(t *testing.T) string {
 	listed, set := table[followup](t, "followups_test.yaml")
 	all := seq.Filter(listed, func(f followup) bool { return f.Item == "" })
 	var b strings.Builder
-	b.WriteString("# The follow-up work of KEP-5284\n\n[kubernetes/kubernetes#135111](https://github.com/kubernetes/kubernetes/issues/135111) lists the work that was left after the first version. The first table maps the pull requests that name it, the second the items of the list, in our words. The page is generated from [followups_test.yaml](../../verdicts/findings/followups_test.yaml).\n\n| change | since | what it does | covered by |\n|---|---|---|---|\n")
+	b.WriteString("# The follow-up work of KEP-5284\n\n[kubernetes/kubernetes#135111](https://github.com/kubernetes/kubernetes/issues/135111) lists the work that was left after the first version: below are the pull requests that name it, and its items, in our words, with the scenarios that cover them. Generated from [followups_test.yaml](../../verdicts/findings/followups_test.yaml).\n\n| change | since | what it does | covered by |\n|---|---|---|---|\n")
 	for _, f := range all {
 		shown := shownBy(t, set, fmt.Sprint(f.Change), f.Scenarios)
 		if f.Unshown != "" {

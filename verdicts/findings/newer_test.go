@@ -65,7 +65,7 @@ func (r newerRelease) cell(id string) string {
 }
 
 // newerCell is what the page of a finding says about a newer version.
-type newerCell struct{ Version, Released, What string }
+type newerCell struct{ Version, What string }
 
 // describeFinding returns what is known of a finding on each of the newer versions.
 func (n newer) describeFinding(id string) (cells []newerCell) {
@@ -74,7 +74,7 @@ func (n newer) describeFinding(id string) (cells []newerCell) {
 		if seen := r.Seen[id]; seen != "" {
 			what = seen + "; " + what
 		}
-		cells = append(cells, newerCell{r.Version, r.Released, what})
+		cells = append(cells, newerCell{r.Version, what})
 	}
 	return cells
 }

@@ -191,10 +191,7 @@ FIXES_TESTS := ^(TestFixes|TestPatches|TestPatchTests|TestFaultsFindPlaces)$$
 packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$1 }')
 
 # $(call profiled,PART): the flags by which go test leaves where the time of a part goes.
-profiled = $(if $(PROFILED),-debug-actiongraph=$(PROFILED)/$(1).json -exec '$(PROFILED)/profile run $(PROFILED)/times.txt')
-ifdef PROFILED
-export AUTHZCONF_STARTS := $(PROFILED)/starts.txt
-endif
+profiled = $(if $(PROFILED),-debug-actiongraph=$(PROFILED)/$(1).json -exec '$(PROFILED)/profile run $(PROFILED)')
 
 .PHONY: test
 test: build ## vet, and run all tests that are not for the night, those against real programs too

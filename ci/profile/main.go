@@ -2,12 +2,13 @@
 //
 //	profile conformance REPORT CPU-PROFILE
 //	profile tests FOLDER
-//	profile run FILE PROGRAM [ARGUMENT...]
+//	profile run FOLDER PROGRAM [ARGUMENT...]
 //
 // `make profile` and `make profile-tests` call it. REPORT is the folder of a report, and CPU-PROFILE what authzconf wrote to the
 // file that AUTHZCONF_CPU_PROFILE names. FOLDER has what `go test -debug-actiongraph` wrote of each part of the tests (*.json),
-// what control planes wrote to the file that AUTHZCONF_STARTS names (starts.txt), and the processor time of each package
-// (times.txt). The last is written by `profile run`, which `go test -exec` calls with the program of each package.
+// the processor time of each package (times.txt), and what the control planes of each package wrote to the file that
+// AUTHZCONF_STARTS names (starts/PACKAGE.txt). The last two are written by `profile run`, which `go test -exec` calls with the
+// program of each package.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 	"strings"
 )
 
-const usageText = "usage: profile conformance REPORT CPU-PROFILE, profile tests FOLDER, or profile run FILE PROGRAM [ARGUMENT...]"
+const usageText = "usage: profile conformance REPORT CPU-PROFILE, profile tests FOLDER, or profile run FOLDER PROGRAM [ARGUMENT...]"
 
 func main() {
 	err := run(os.Args[1:], os.Stdout)

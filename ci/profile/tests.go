@@ -32,19 +32,19 @@ type action struct {
 type testTimes struct {
 	name            string
 	link, run, used float64
+	starts          int // how many control planes were started
 }
 
 // testProfile is where the time of the tests went, in seconds.
 type testProfile struct {
 	compile, link float64 // of the processors
 	tests         []*testTimes
-	starts        int     // how many control planes were started
-	startSeconds  float64 // until they were ready, by the clock
+	startSeconds  float64 // until the control planes were ready, by the clock
 }
 
-// startsFile and timesFile are files in a folder of `make profile-tests`. Beside them is what the go command wrote about
-// each part of `make test`.
-const startsFile, timesFile = "starts.txt", "times.txt"
+// startsFolder and timesFile are in a folder of `make profile-tests`. Beside them is what the go command wrote about each part
+// of `make test`.
+const startsFolder, timesFile = "starts", "times.txt"
 
 // describeTests prints where the time of the tests went: compiling, linking and running them, and the packages that needed most.
 func describeTests(folder string, out io.Writer) error {
@@ -52,15 +52,16 @@ func describeTests(folder string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	run := 0.0
+	run, starts := 0.0, 0
 	for _, t := range p.tests {
 		run += t.used
+		starts += t.starts
 	}
 	rows := []row{{"compiling", p.compile}, {"linking", p.link}, {"running tests, with the API servers that they start", run}}
 	if err := printTable(out, "processor time", rows, p.compile+p.link+run); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%d control planes were started, and ready after a mean of %.1f s.\n\n", p.starts, p.startSeconds/max(1, float64(p.starts)))
+	_, err = fmt.Fprintf(out, "\n%d control planes were started, and ready after a mean of %.1f s.\n\n", starts, p.startSeconds/max(1, float64(starts)))
 	if err != nil {
 		return err
 	}
@@ -72,12 +73,12 @@ const longestListed = 20
 // printPackages prints the packages whose tests needed most processor time.
 func printPackages(out io.Writer, tests []*testTimes, whole float64) error {
 	slices.SortFunc(tests, func(a, b *testTimes) int { return cmp.Compare(b.used, a.used) })
-	_, err := fmt.Fprintln(out, "| package | processor seconds | share | seconds by the clock | linked in |\n|---|--:|--:|--:|--:|")
+	_, err := fmt.Fprintln(out, "| package | processor seconds | share | seconds by the clock | linked in | control planes |\n|---|--:|--:|--:|--:|--:|")
 	for _, t := range tests[:min(len(tests), longestListed)] {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "| %s | %.1f | %.0f %% | %.1f | %.1f |\n", t.name, t.used, 100*t.used/max(whole, 1e-9), t.run, t.link)
+		_, err = fmt.Fprintf(out, "| %s | %.1f | %.0f %% | %.1f | %.1f | %d |\n", t.name, t.used, 100*t.used/max(whole, 1e-9), t.run, t.link, t.starts)
 	}
 	return err
 }
@@ -110,8 +111,14 @@ func readTestProfile(folder string) (*testProfile, error) {
 	if err := eachLine(filepath.Join(folder, timesFile), 2, used); err != nil {
 		return nil, err
 	}
+	for _, t := range p.tests {
+		addStart := func(fields []string) error { return p.addStart(t, fields) }
+		if err := eachLine(filepath.Join(folder, startsFolder, t.name+".txt"), 1, addStart); err != nil {
+			return nil, err
+		}
+	}
 	p.tests = slices.DeleteFunc(p.tests, func(t *testTimes) bool { return t.run == 0 })
-	return p, eachLine(filepath.Join(folder, startsFile), 1, p.addStart)
+	return p, nil
 }
 
 func readActions(path string) (list []action, err error) {
@@ -151,11 +158,12 @@ func addUsed(fields []string, find func(folder string) *testTimes) error {
 	return err
 }
 
-// addStart adds a line of startsFile.
-func (p *testProfile) addStart(fields []string) error {
+// addStart adds a line of a package's file in startsFolder.
+func (p *testProfile) addStart(t *testTimes, fields []string) error {
 	seconds, err := strconv.ParseFloat(fields[0], 64)
 	if err == nil {
-		p.starts, p.startSeconds = p.starts+1, p.startSeconds+seconds
+		t.starts++
+		p.startSeconds += seconds
 	}
 	return err
 }

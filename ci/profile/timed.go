@@ -12,23 +12,28 @@ import (
 	"syscall"
 )
 
-// runTimed runs a test's program for `go test -exec`, and adds a line to a file: the package's folder, and the processor
-// time in seconds that the program and its ended children have used. The folder is relative to that of the go.mod
-// above it.
-func runTimed(file string, command []string) error {
+// runTimed runs a test's program for `go test -exec`, and adds a line to timesFile in the profile's folder: the package's
+// folder, and the processor time in seconds that the program and its ended children have used. The package's folder is relative
+// to that of the go.mod above it. Control planes that the program starts are noted in a file of the package, in startsFolder.
+func runTimed(profile string, command []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	folder, err := packageFolder()
+	if err != nil {
+		return err
+	}
+	starts := filepath.Join(profile, startsFolder, folder+".txt")
+	if err := os.MkdirAll(filepath.Dir(starts), 0o755); err != nil {
+		return err
+	}
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Env = append(os.Environ(), "AUTHZCONF_STARTS="+starts)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	failed := c.Run()
 	if c.ProcessState == nil {
 		return failed
 	}
-	folder, err := packageFolder()
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(filepath.Join(profile, timesFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// startsVariable names a file to which every control plane that is started adds a line with the number of seconds until
+// StartsVariable names a file to which every control plane that is started adds a line with the number of seconds until
 // it was ready. It shows how much of the time of tests is spent on that.
-const startsVariable = "AUTHZCONF_STARTS"
+const StartsVariable = "AUTHZCONF_STARTS"
 
 // noteStart adds a line to the file that the environment names, if it names one.
 func noteStart(ready time.Duration) error {
-	path := os.Getenv(startsVariable)
+	path := os.Getenv(StartsVariable)
 	if path == "" {
 		return nil
 	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("%s: %w", startsVariable, err)
+		return fmt.Errorf("%s: %w", StartsVariable, err)
 	}
 	_, err = fmt.Fprintf(file, "%.3f\n", ready.Seconds())
 	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("%s: %w", startsVariable, err)
+		return fmt.Errorf("%s: %w", StartsVariable, err)
 	}
 	return nil
 }

@@ -132,6 +132,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("RELEASE", newest.Version)
 	env.Setenv(local.StateVariable, w.state)
 	env.Setenv(local.CacheVariable, filepath.Join(env.WorkDir, "cache"))
+	env.Setenv(local.StartsVariable, os.Getenv(local.StartsVariable))
 	if env.Getenv("GORACE") == "" {
 		env.Setenv("GORACE", "atexit_sleep_ms=10") // for each command; the default is 1 s
 	}

@@ -1,7 +1,6 @@
 package scenarios_test
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -31,21 +30,6 @@ func TestAuditFields(t *testing.T) {
 		value.Set(reflect.New(value.Type().Elem()))
 		if stated, observed := field.Stated(&expect), field.Observed(&auditv1.Event{}); stated != observed {
 			t.Errorf("%s: the empty value is stated as %s, and an empty event has %s", name, stated, observed)
-		}
-	}
-}
-
-// TestAuditFieldsAreDocumented checks that the page's part about audit names each field.
-func TestAuditFieldsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/scenarios.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "\n### audit\n")
-	section, _, _ = strings.Cut(section, "\n#")
-	for _, field := range scenarios.AuditFields() {
-		if !strings.Contains(section, "`"+field.Name+"`:") {
-			t.Errorf("docs/scenarios.md, audit: no `%s`:", field.Name)
 		}
 	}
 }

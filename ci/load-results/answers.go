@@ -21,26 +21,31 @@ type Answer struct {
 // change is what the gate, or the move to a constrained mode, makes of the reviews of a request.
 type change struct {
 	question string
-	// before and after are the variants that are compared; of several the first that a run has on both sides.
-	before, after []judge.VariantKey
+	// sides are what is compared; of several the first that a run has on both sides.
+	sides []sides
 }
 
-var legacyBefore = []judge.VariantKey{{Variant: "legacy-node", Server: "gate-off"}, {Variant: "legacy-gate-off", Server: "gate-off"}}
+// sides are the variants that are compared: what requests are before a change, and after it.
+type sides struct {
+	before, after judge.VariantKey
+}
 
-// changes are what is asked about reviews.
+// changes are what is asked about reviews. With the gate off and on, agents send the same headers: a group of the impersonated user
+// is a review more, so that other sides would differ in more than the gate.
 var changes = []change{
-	{
-		"We turn the gate on, and change no permission.", legacyBefore,
-		[]judge.VariantKey{{Variant: "legacy-node", Server: "gate-on"}, {Variant: "legacy-gate-on", Server: "gate-on"}},
-	},
-	{
-		"We move node agents to associated-node.", legacyBefore,
-		[]judge.VariantKey{{Variant: "associated-node", Server: "gate-on"}, {Variant: "associated-node-cold", Server: "gate-on"}},
-	},
-	{
-		"A requestor may not impersonate, and goes on trying.",
-		[]judge.VariantKey{{Variant: "denied", Server: "gate-off"}}, []judge.VariantKey{{Variant: "denied", Server: "gate-on"}},
-	},
+	{"We turn the gate on, and change no permission.", []sides{
+		{judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}, judge.VariantKey{Variant: "legacy-node", Server: "gate-on"}},
+		{judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"}, judge.VariantKey{Variant: "legacy-gate-on", Server: "gate-on"}},
+	}},
+	{"We move node agents to associated-node.", []sides{
+		{judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}, judge.VariantKey{Variant: "associated-node", Server: "gate-on"}},
+		{judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"}, judge.VariantKey{Variant: "associated-node", Server: "gate-on"}},
+		{judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}, judge.VariantKey{Variant: "associated-node-cold", Server: "gate-on"}},
+		{judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"}, judge.VariantKey{Variant: "associated-node-cold", Server: "gate-on"}},
+	}},
+	{"A requestor may not impersonate, and goes on trying.", []sides{
+		{judge.VariantKey{Variant: "denied", Server: "gate-off"}, judge.VariantKey{Variant: "denied", Server: "gate-on"}},
+	}},
 }
 
 // answerQuestions returns the first table: the reviews of requests, then times, then the most in one second.
@@ -60,9 +65,9 @@ func (c change) answer(parts []Part) (list []Answer) {
 	for _, p := range parts {
 		for i := range p.Columns {
 			col := &p.Columns[i]
-			before, after := col.firstOf(c.before), col.firstOf(c.after)
-			isMeasured := before != nil && after != nil && col.Result.Counted()
-			if !isMeasured {
+			before, after := c.measured(col)
+			isMeasured := before != nil
+			if !isMeasured || !col.Result.Counted() {
 				continue
 			}
 			row := newReviewsAnswer(c.question, col, before, after)
@@ -88,14 +93,15 @@ func (c change) answer(parts []Part) (list []Answer) {
 	return []Answer{{Question: c.question, Answer: "not measured"}}
 }
 
-// firstOf returns what the run has of the first of some variants that it has, nil if it has none.
-func (c column) firstOf(keys []judge.VariantKey) *judge.Variant {
-	for _, key := range keys {
-		if v := c.Measured(key); v != nil {
-			return v
+// measured returns what a run has of the first sides of which it has both, nil if it has none.
+func (c change) measured(run *column) (before, after *judge.Variant) {
+	for _, s := range c.sides {
+		before, after = run.Measured(s.before), run.Measured(s.after)
+		if before != nil && after != nil {
+			return before, after
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func newReviewsAnswer(question string, c *column, before, after *judge.Variant) Answer {

@@ -117,7 +117,10 @@ func (c column) Asks() string {
 
 // Legacy is legacy impersonation without the gate: by user and group, as node agents have to, or else by the user alone.
 func (c column) Legacy() *judge.Variant {
-	return c.firstOf(legacyBefore)
+	if byGroup := c.Measured(judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}); byGroup != nil {
+		return byGroup
+	}
+	return c.Measured(judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"})
 }
 
 // Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then

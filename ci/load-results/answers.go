@@ -30,18 +30,24 @@ type sides struct {
 	before, after judge.VariantKey
 }
 
+// Legacy impersonation without the gate, of a node by its name and group, as node agents have to, and by its name alone.
+var (
+	legacyByGroup = judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}
+	legacyByName  = judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"}
+)
+
 // changes are what is asked about reviews. With the gate off and on, agents send the same headers: a group of the impersonated user
 // is a review more, so that other sides would differ in more than the gate.
 var changes = []change{
 	{"We turn the gate on, and change no permission.", []sides{
-		{judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}, judge.VariantKey{Variant: "legacy-node", Server: "gate-on"}},
-		{judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"}, judge.VariantKey{Variant: "legacy-gate-on", Server: "gate-on"}},
+		{legacyByGroup, judge.VariantKey{Variant: "legacy-node", Server: "gate-on"}},
+		{legacyByName, judge.VariantKey{Variant: "legacy-gate-on", Server: "gate-on"}},
 	}},
 	{"We move node agents to associated-node.", []sides{
-		{judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}, judge.VariantKey{Variant: "associated-node", Server: "gate-on"}},
-		{judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"}, judge.VariantKey{Variant: "associated-node", Server: "gate-on"}},
-		{judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}, judge.VariantKey{Variant: "associated-node-cold", Server: "gate-on"}},
-		{judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"}, judge.VariantKey{Variant: "associated-node-cold", Server: "gate-on"}},
+		{legacyByGroup, judge.VariantKey{Variant: "associated-node", Server: "gate-on"}},
+		{legacyByName, judge.VariantKey{Variant: "associated-node", Server: "gate-on"}},
+		{legacyByGroup, judge.VariantKey{Variant: "associated-node-cold", Server: "gate-on"}},
+		{legacyByName, judge.VariantKey{Variant: "associated-node-cold", Server: "gate-on"}},
 	}},
 	{"A requestor may not impersonate, and goes on trying.", []sides{
 		{judge.VariantKey{Variant: "denied", Server: "gate-off"}, judge.VariantKey{Variant: "denied", Server: "gate-on"}},
@@ -66,8 +72,8 @@ func (c change) answer(parts []Part) (list []Answer) {
 		for i := range p.Columns {
 			col := &p.Columns[i]
 			before, after := c.measured(col)
-			isMeasured := before != nil
-			if !isMeasured || !col.Result.Counted() {
+			isMeasured := before != nil && col.Result.Counted()
+			if !isMeasured {
 				continue
 			}
 			row := newReviewsAnswer(c.question, col, before, after)

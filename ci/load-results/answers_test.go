@@ -43,6 +43,12 @@ func TestAnswerQuestions(t *testing.T) {
 			t.Errorf("%q is not in %q", want, text)
 		}
 	}
+	// Legacy impersonation by name and group with the gate off is not compared with that by the name alone.
+	others := reviewed("others", 10, judge.AskedBefore, 0)
+	others.Result.Variants[1].Variant = "legacy-gate-on"
+	if first := answerQuestions([]Part{{Name: "reviews", Cost: &Cost{Columns: []column{others}}}})[0]; first.Answer != "not measured" {
+		t.Errorf("other headers are compared: %q", first.Answer)
+	}
 	for _, a := range answerQuestions(nil) {
 		if !strings.HasPrefix(a.Answer, "not ") {
 			t.Errorf("nothing was measured, and %q is answered %q", a.Question, a.Answer)

@@ -117,10 +117,7 @@ func (c column) Asks() string {
 
 // Legacy is legacy impersonation without the gate: by user and group, as node agents have to, or else by the user alone.
 func (c column) Legacy() *judge.Variant {
-	if byGroup := c.Measured(judge.VariantKey{Variant: "legacy-node", Server: "gate-off"}); byGroup != nil {
-		return byGroup
-	}
-	return c.Measured(judge.VariantKey{Variant: "legacy-gate-off", Server: "gate-off"})
+	return cmp.Or(c.Measured(legacyByGroup), c.Measured(legacyByName))
 }
 
 // Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then

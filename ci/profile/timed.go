@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/authzconf/authzconf/clusters/local"
 )
 
 // runTimed runs a test's program for `go test -exec`, and adds a line to timesFile in the profile's folder: the package's
@@ -27,7 +29,7 @@ func runTimed(profile string, command []string) error {
 		return err
 	}
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
-	c.Env = append(os.Environ(), "AUTHZCONF_STARTS="+starts)
+	c.Env = append(os.Environ(), local.StartsVariable+"="+starts)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	failed := c.Run()
 	if c.ProcessState == nil {

@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apiv1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,18 +28,16 @@ func createAgents(ctx context.Context, admin *rest.Config, count int) ([]string,
 	if err := createAccount(ctx, client); err != nil {
 		return nil, err
 	}
-	tokens, errs := make([]string, count), make([]error, count)
-	var all sync.WaitGroup
-	slots := make(chan struct{}, 20)
+	tokens := make([]string, count)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(20)
 	for i := range count {
-		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			tokens[i], errs[i] = createAgent(ctx, client, nodeName(i))
+		group.Go(func() (err error) {
+			tokens[i], err = createAgent(ctx, client, nodeName(i))
+			return err
 		})
 	}
-	all.Wait()
-	return tokens, errors.Join(errs...)
+	return tokens, group.Wait()
 }
 
 // createAccount makes the ServiceAccount with its permissions, which are those of the reference page's example of a node agent.

@@ -133,6 +133,7 @@ func predictedOf(r judge.ReviewRate) string {
 }
 
 // answerTimes returns a row for each comparison with the gate on whose difference in time is known, or one that says that none is.
+// The row says so if nothing follows from the difference.
 func answerTimes(parts []Part) (list []Answer) {
 	const question = "Requests take longer, or the API server more of its processor."
 	for _, p := range parts {
@@ -140,9 +141,13 @@ func answerTimes(parts []Part) (list []Answer) {
 			if c.AA {
 				continue
 			}
+			answer := fmt.Sprintf("p50 %s, CPU of the API server %s", c.P50.DescribeChange(), c.CPU.DescribeChange())
+			if !c.Alike {
+				answer = fmt.Sprintf("not known, as %s: %s", notAlike, answer)
+			}
 			list = append(list, Answer{
 				Question: question,
-				Answer:   fmt.Sprintf("p50 %s, CPU of the API server %s", c.P50.DescribeChange(), c.CPU.DescribeChange()),
+				Answer:   answer,
 				HowMany:  fmt.Sprintf("%s in %s", reports.Plural(c.Pairs, "pair"), reports.Plural(c.Starts, "start")),
 				Interval: "95 %",
 				Where:    fmt.Sprintf("%s after %s: %s", c.B, c.A, c.Title),

@@ -106,9 +106,10 @@ func (c *column) renameSteady() {
 	}
 }
 
-// titledComparison is a comparison of a run.
+// titledComparison is a comparison of a run, and whether the run has shown that two servers that are the same are alike.
 type titledComparison struct {
 	Title string
+	Alike bool
 	judge.Comparison
 }
 
@@ -117,7 +118,7 @@ func (p *Cost) MeasuredComparisons() (list []titledComparison) {
 	for _, c := range p.Columns {
 		for _, comparison := range c.Result.Comparisons {
 			if comparison.P50.Measured {
-				list = append(list, titledComparison{c.Title, comparison})
+				list = append(list, titledComparison{c.Title, serversAreAlike(c.Result), comparison})
 			}
 		}
 	}

@@ -313,14 +313,21 @@ func resources(parts []Part) Statement {
 	return out
 }
 
+// notAlike says why nothing follows from a run's differences in time.
+const notAlike = "two servers that are the same were not shown to be alike"
+
+// serversAreAlike reports whether a run has shown that two servers that are the same are alike.
+func serversAreAlike(r judge.Result) bool {
+	return slices.ContainsFunc(r.Checks, func(c judge.Check) bool { return c.Name == judge.SameServers && c.State == judge.Holds })
+}
+
 // addCPU adds a comparison. Nothing follows from it unless two servers that are the same were shown to be alike in the run.
 func (s *Statement) addCPU(x judge.Comparison, r judge.Result) {
 	s.Figures = append(s.Figures, fmt.Sprintf("%s, B %s against A %s: %s", x.Name, x.B, x.A, x.CPU.DescribeDifference()))
-	alike := slices.ContainsFunc(r.Checks, func(c judge.Check) bool { return c.Name == judge.SameServers && c.State == judge.Holds })
 	switch {
 	case x.AA:
-	case !alike:
-		s.Verdict = "not known: two servers that are the same were not shown to be alike"
+	case !serversAreAlike(r):
+		s.Verdict = "not known: " + notAlike
 	case s.Measured == "":
 		s.Verdict = "measured"
 		s.Measured = fmt.Sprintf("%s (p %s) of the %s's CPU above idle per request, %s against %s", x.CPU.DescribeChange(), judge.FormatP(x.CPU.PHolm), run.APIServer, x.B, x.A)

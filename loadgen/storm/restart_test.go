@@ -38,3 +38,26 @@ func TestServerThatDoesNotComeBack(t *testing.T) {
 		t.Errorf("the problem is %q", text)
 	}
 }
+
+// TestCountsBeforeRestart checks that what an API server had counted when it was restarted is not lost: the requests of a block that
+// it answered before the restart are among those of its own indicator.
+func TestCountsBeforeRestart(t *testing.T) {
+	p := burst(profile.Comparison{Name: "aa", A: side("none", profile.GateOffServer), B: side("none", profile.GateOffServer)})
+	p.Arrivals = profile.Arrivals{Kind: "constant", Every: 500 * time.Millisecond}
+	p.Block, p.Pairs = 10*time.Second, 1
+	p.Event = profile.Event{Kind: profile.Restart, After: 5 * time.Second}
+	out := executeStorm(t.Context(), t, p, nil)
+	if len(out.Blocks) == 0 || len(out.Problems) > 0 {
+		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
+	}
+	for _, b := range out.Blocks {
+		var served int64
+		for _, s := range b.Served {
+			served += s.Count
+		}
+		// Requests that are answered between the last count and the end of the process are lost.
+		if answered := b.Answers["200"]; served < answered*8/10 {
+			t.Errorf("the API server counted %d requests of a block in which %d were answered", served, answered)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package storm
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -191,10 +192,11 @@ func (s *controlPlane) err() error {
 // it.
 func (s *controlPlane) restart(ctx context.Context) error {
 	for _, t := range s.targets {
-		counted, err := read(t) // what comes between this and its end is lost
+		counted, err := read(t, scraped...) // what comes between this and its end is lost
 		if err != nil {
 			return err
 		}
+		maps.DeleteFunc(counted, func(_ string, c sample) bool { return c.family == heapSys }) // the heap ends with its process
 		used, _ := shard.Used(t.PIDs().KubeAPIServer)
 		if s.balancer != nil {
 			s.balancer.Set(s.backends(t)...)

@@ -58,12 +58,24 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	admin.QPS = -1 // nothing waits in the client
-	tokens, err := createAgents(ctx, admin, *agents)
+	counted, err := countChecks(ctx, admin, *agents, *every, *atLeast)
 	if err != nil {
 		return err
 	}
-	s := &schedule{every: *every, begin: time.Now().Add(time.Second)}
+	fmt.Printf("%d agents, every %s: %.0f requests, %.0f checks of impersonation; with that of the request itself %.3f a request\n",
+		*agents, *every, counted.requests, counted.checks, counted.checksPerRequest())
+	return nil
+}
+
+// countChecks makes agents, lets them ask, and returns what was counted in their steady state.
+func countChecks(ctx context.Context, admin *rest.Config, agents int, every, atLeast time.Duration) (counted observation, err error) {
+	admin = rest.CopyConfig(admin)
+	admin.QPS = -1 // nothing waits in the client
+	tokens, err := createAgents(ctx, admin, agents)
+	if err != nil {
+		return counted, err
+	}
+	s := &schedule{every: every, begin: time.Now().Add(time.Second)}
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -71,12 +83,12 @@ func run(ctx context.Context) error {
 	for i, token := range tokens {
 		a, err := newAgent(admin, nodeName(i), token)
 		if err != nil {
-			return err
+			return counted, err
 		}
-		offset := time.Duration(i) * *every / time.Duration(*agents)
+		offset := time.Duration(i) * every / time.Duration(agents)
 		all.Go(func() { s.ask(ctx, a, offset) })
 	}
-	return s.count(ctx, admin, *agents, *atLeast)
+	return s.count(ctx, admin, agents, atLeast)
 }
 
 // schedule is when agents ask, and how many of their requests were answered, and how many failed.
@@ -119,31 +131,28 @@ func (s *schedule) ask(ctx context.Context, a agent, offset time.Duration) {
 	}
 }
 
-// count prints how many checks there were in a whole number of cycles of the steady state. An agent is checked, goes on while that is
-// remembered, and is checked again: that is a cycle.
-func (s *schedule) count(ctx context.Context, admin *rest.Config, agents int, atLeast time.Duration) error {
+// count returns how many requests and checks there were in a whole number of cycles of the steady state. An agent is checked, goes on
+// while that is remembered, and is checked again: that is a cycle.
+func (s *schedule) count(ctx context.Context, admin *rest.Config, agents int, atLeast time.Duration) (counted observation, err error) {
 	requests := int(remembered/s.every) + 1
 	cycle := time.Duration(requests) * s.every
-	counted := roundUp(atLeast, cycle)
+	length := roundUp(atLeast, cycle)
 	warm := roundUp(2*remembered, cycle)
 	// Counting begins and ends half-way between two requests.
 	begin := s.begin.Add(warm - s.every/time.Duration(2*agents))
-	fmt.Fprintf(os.Stderr, "%d agents ask for %s, and are counted for %s after that\n", agents, warm, counted)
+	fmt.Fprintf(os.Stderr, "%d agents ask for %s, and are counted for %s after that\n", agents, warm, length)
 	before, err := s.observe(ctx, admin, begin)
 	if err != nil {
-		return err
+		return counted, err
 	}
-	after, err := s.observe(ctx, admin, begin.Add(counted))
+	after, err := s.observe(ctx, admin, begin.Add(length))
 	if err != nil {
-		return err
+		return counted, err
 	}
 	if failed := s.failed.Load(); failed > 0 {
-		return fmt.Errorf("%d requests failed: what was counted says nothing", failed)
+		return counted, fmt.Errorf("%d requests failed: what was counted says nothing", failed)
 	}
-	asked, checks := after.requests-before.requests, after.checks-before.checks
-	fmt.Printf("%d agents, every %s: %.0f requests, %.0f checks of impersonation; with that of the request itself %.3f a request\n",
-		agents, s.every, asked, checks, 1+checks/asked)
-	return nil
+	return observation{requests: after.requests - before.requests, checks: after.checks - before.checks}, nil
 }
 
 // roundUp returns the least whole number of cycles that is not shorter than a duration.
@@ -154,10 +163,13 @@ func roundUp(d, cycle time.Duration) time.Duration {
 	return d
 }
 
-// observation is what was counted up to a moment: requests here, and checks of impersonation by the API server.
+// observation is what was counted up to a moment, or between two: requests here, and checks of impersonation by the API server.
 type observation struct {
 	requests, checks float64
 }
+
+// checksPerRequest returns the checks of impersonation of a request, with the check of the request itself.
+func (o observation) checksPerRequest() float64 { return 1 + o.checks/o.requests }
 
 // observe waits for a moment, and reads what has been counted.
 func (s *schedule) observe(ctx context.Context, admin *rest.Config, at time.Time) (o observation, err error) {

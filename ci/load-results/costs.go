@@ -32,6 +32,8 @@ type column struct {
 	// Evidence is the name of the archive beside the page that has what the run follows from; empty if only its digest was
 	// published.
 	Evidence string
+	// served is how long requests took according to the API servers.
+	served []servedVariant
 	// folder is that of the report, of a run that is read now.
 	folder string
 	// who says who took part, where the blocks are not there to say it.

@@ -52,6 +52,8 @@ type published struct {
 	Blocks     int            `json:"blocks,omitempty"`
 	Length     run.Duration   `json:"blockLength,omitzero"`
 	Steady     bool           `json:"steady,omitempty"` // that it is the one of a steady state
+	// Served is how long requests took according to the API servers.
+	Served []servedVariant `json:"served,omitempty"`
 }
 
 // newPublished returns what is published of a run beside its page.
@@ -60,7 +62,7 @@ func newPublished(c column) published {
 	p := published{
 		Result: c.Result, Profile: r.Profile, Seed: r.Seed, Tool: c.Tool, Command: c.Command, Digest: c.Digest, Evidence: c.Evidence, Machine: r.Machine,
 		Started: r.Started, Finished: r.Finished, Population: r.Population, Who: c.Who(), Authorizer: r.Authorizer,
-		Blocks: len(r.Blocks), Length: c.length(), Steady: r.Steady,
+		Blocks: len(r.Blocks), Length: c.length(), Steady: r.Steady, Served: c.served,
 	}
 	if len(r.Servers) > 0 {
 		p.Kubernetes = r.Servers[0].GitVersion
@@ -70,7 +72,7 @@ func newPublished(c column) published {
 
 // column returns the run as it was published. Its blocks have nothing but their length.
 func (p published) column(title string) column {
-	c := column{Title: title, Result: p.Result, Tool: p.Tool, Command: p.Command, Digest: p.Digest, Evidence: p.Evidence, who: p.Who, Run: run.Run{
+	c := column{Title: title, Result: p.Result, Tool: p.Tool, Command: p.Command, Digest: p.Digest, Evidence: p.Evidence, who: p.Who, served: p.Served, Run: run.Run{
 		Profile: p.Profile, Seed: p.Seed, Agents: p.Population.Nodes * p.Population.DaemonSets, Population: p.Population, Authorizer: p.Authorizer,
 		Machine: p.Machine, Started: p.Started, Finished: p.Finished, Steady: p.Steady,
 	}}
@@ -379,5 +381,5 @@ func readColumn(folder string) (c column, err error) {
 	if err := checkTool(s.Report.SuiteVersion); err != nil {
 		return c, fmt.Errorf("%s: %w", folder, err)
 	}
-	return column{Run: s.Run, Result: s.Result, Tool: s.Report.SuiteVersion, Command: s.Report.Command, Digest: s.Report.Record.Digest, folder: folder}, nil
+	return column{Run: s.Run, Result: s.Result, Tool: s.Report.SuiteVersion, Command: s.Report.Command, Digest: s.Report.Record.Digest, served: measureServed(&s.Run), folder: folder}, nil
 }

@@ -83,12 +83,19 @@ func (e *evidence) add(low, high float64) {
 func (c claim) compare(parts []Part) (out Statement, err error) {
 	out = Statement{Quote: c.quote, Section: c.section}
 	known := evidence{least: math.Inf(1)}
+	var modelled []string
 	for _, variant := range c.variants {
-		if !c.addMeasured(&out, &known, parts, variant) {
-			if err := c.addModelled(&out, &known, variant); err != nil {
-				return out, err
-			}
+		if c.addMeasured(&out, &known, parts, variant) {
+			continue
 		}
+		text, err := c.addModelled(&known, variant)
+		if err != nil {
+			return out, err
+		}
+		modelled = append(modelled, text)
+	}
+	if len(modelled) > 0 {
+		out.Figures = append(out.Figures, "not stormed, by the model, at first contact and later: "+strings.Join(modelled, ", "))
 	}
 	against, err := findContradiction(c.quote, c.against...)
 	if err != nil {
@@ -131,15 +138,14 @@ func (c claim) addMeasured(out *Statement, known *evidence, parts []Part, varian
 	return len(means) > 0
 }
 
-// addModelled adds what a variant costs by the model.
-func (c claim) addModelled(out *Statement, known *evidence, variant string) error {
+// addModelled adds what a variant costs by the model, and returns it as a text.
+func (c claim) addModelled(known *evidence, variant string) (text string, err error) {
 	first, later, err := modelReviews(variant, c.server)
 	if err != nil {
-		return fmt.Errorf("%s on %s: %w", variant, c.server, err)
+		return "", fmt.Errorf("%s on %s: %w", variant, c.server, err)
 	}
-	out.Figures = append(out.Figures, fmt.Sprintf("%s, not stormed, by the model: %.0f at first contact, %.0f when it asks again", variant, first, later))
 	known.add(min(first, later), max(first, later))
-	return nil
+	return fmt.Sprintf("%s %.0f and %.0f", variant, first, later), nil
 }
 
 // meanReviews returns the reviews per request of a variant in each run that counts, and the parts that have them.
@@ -241,8 +247,10 @@ type objectiveCounts struct {
 func compareObjectives(parts []Part) Statement {
 	out := Statement{Quote: "Use of this feature should not change existing API SLOs.", Section: "SLOs"}
 	counts := objectiveCounts{states: map[judge.State]int{}}
+	var served servedCounts
 	for _, p := range parts {
 		for _, c := range p.Columns {
+			out.Figures = append(out.Figures, served.add(c)...)
 			objectives := slices.DeleteFunc(slices.Clone(c.Result.Limits), func(l judge.LimitResult) bool { return !strings.HasPrefix(string(l.Name), judge.ObjectivePrefix) })
 			if len(objectives) > 0 {
 				out.From = seq.AppendMissing(out.From, p.Name)
@@ -250,10 +258,11 @@ func compareObjectives(parts []Part) Statement {
 			out.Figures = append(out.Figures, counts.add(c, objectives)...)
 		}
 	}
+	counts.open = counts.open || served.byGate
 	out.Verdict = counts.verdict()
 	holds, broken, unknown := counts.states[judge.Holds], counts.states[judge.Broken], counts.states[judge.Unknown]
 	if all := holds + broken + unknown; all > 0 {
-		out.Measured = fmt.Sprintf("%d broken and %d not known of %d p99 of clients, whose requests are far below what is promised; the API server's own indicator is not read", broken, unknown, all)
+		out.Measured = fmt.Sprintf("by the API server's own indicator %s; of %d p99 of clients %d broken and %d not known", served, all, broken, unknown)
 	}
 	return out
 }

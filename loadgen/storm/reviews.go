@@ -19,7 +19,7 @@ import (
 )
 
 // reviews counts the access reviews that the recorder receives while a block runs. What the API server itself counts is
-// read in counters.go.
+// read in servercounters.go, and countChecks in metrics.go makes the checks of a block of it.
 type reviews struct {
 	start time.Time
 	after time.Duration // when the block is settled; 0 if that does not matter

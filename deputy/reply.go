@@ -11,7 +11,8 @@ const flowSchemaHeader = "X-Kubernetes-Pf-Flowschema-Uid"
 // reply is the answer to a request of an attack.
 type reply struct {
 	Code int `json:"code,omitempty"`
-	// AuditID is the audit ID that the API server gave its answer. It is empty if the answer is not the API server's.
+	// AuditID is the Audit-Id header of the answer. A proxy can write one into answers of its own, too
+	// (attackJudge.namesRefusals).
 	AuditID string `json:"auditID,omitempty"`
 	// Flow is the flow schema of the API server's priority and fairness. No answer of a proxy has one.
 	Flow string `json:"flowSchemaUID,omitempty"`

@@ -97,7 +97,7 @@ func (j *attackJudge) learnFrom(e *attackEvidence, a attack) {
 }
 
 // judgeAttacks judges every attack by who arrived. The result of an attack is added to the judgement of its kind. One
-// attack about which nothing is known makes its whole kind inconclusive.
+// attack about which nothing is known makes its whole kind inconclusive, and the first of these is named.
 func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgementOf func(a attack) *judgement) error {
 	if len(e.Attacks) != len(table) {
 		return fmt.Errorf("there is evidence of %d attacks, not of %d", len(e.Attacks), len(table))
@@ -113,7 +113,7 @@ func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgement
 			return fmt.Errorf("%s: %w", a.Name, err)
 		}
 		if why := j.findUnlogged(evidence.Answers, evidence.isLogged()); why != "" {
-			out.inconclusive = fmt.Sprintf("%s: %s", a.Name, why)
+			out.setInconclusive(a.Name + ": " + why)
 		}
 	}
 	return nil
@@ -246,7 +246,7 @@ func (j *attackJudge) judgeControl(out *judgement, a attack, evidence *attackEvi
 	case isAnsweredWithoutArrival && j.logged:
 		out.failAttack(a, evidence, fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code))
 	case isAnsweredWithoutArrival:
-		out.inconclusive = fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", a.Name, code)
+		out.setInconclusive(fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", a.Name, code))
 	case got.outcome == asPerson && len(got.arrived) < len(a.Requests):
 		out.failAttack(a, evidence, fmt.Sprintf("only %d of %d requests arrived", len(got.arrived), len(a.Requests)))
 	case got.outcome != asPerson:

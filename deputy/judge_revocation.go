@@ -33,7 +33,7 @@ func (e *revocationEvidence) judge(out *judgement, who *Identity, isOurs bool) {
 		out.outcomes["watch ended "+e.since(*e.WatchEnded)]++
 	}
 	if !e.judgeEvents(out, who, isOurs) {
-		out.inconclusive = "the audit log has no event of the watch, by the request URI"
+		out.setInconclusive("the audit log has no event of the watch, by the request URI")
 	}
 }
 

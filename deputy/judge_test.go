@@ -3,11 +3,14 @@ package deputy
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/authzconf/authzconf/verdicts"
 )
 
 // TestUnloggedAnswersAreInconclusive checks that an answer which only the API server can have given must have an event that agrees with it.
@@ -38,6 +41,36 @@ func TestUnloggedAnswersAreInconclusive(t *testing.T) {
 		if why := j.findUnlogged([]reply{c.answer}, c.logged); (why != "") != c.want {
 			t.Errorf("%s: %q", name, why)
 		}
+	}
+}
+
+// TestFirstInconclusiveAttackIsNamed checks that the reason of an inconclusive kind names the first of its attacks about
+// which nothing is known, and not the last.
+func TestFirstInconclusiveAttackIsNamed(t *testing.T) {
+	people := []*Identity{{Name: "alice"}, {Name: "bob"}}
+	refused := attackEvidence{Answers: []reply{{Code: 401}}}
+	lost := attackEvidence{Answers: []reply{{Code: 200, AuditID: "lost", Kind: "PodList"}}}
+	for name, c := range map[string]struct {
+		kind     string
+		evidence []attackEvidence
+		first    int
+		want     string
+	}{
+		"attacks":  {"connection", []attackEvidence{refused, lost, lost}, 1, `the API server answered 200 with the audit ID "lost", and there is no event of it`},
+		"controls": {controlsKind, []attackEvidence{lost, lost}, 0, "it was answered 200, and the audit log has no event of it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := attacksOf(func(kind string) bool { return kind == c.kind })[:len(c.evidence)]
+			e := &attacksEvidence{destination: destination{Run: "az"}, Attacks: c.evidence}
+			out := newJudgement()
+			if err := newAttackJudge(e, table, people, "").judgeAttacks(e, table, func(attack) *judgement { return out }); err != nil {
+				t.Fatal(err)
+			}
+			r, want := out.result(), table[c.first].Name+": "+c.want
+			if r.Verdict != verdicts.Invalid || !strings.HasPrefix(r.Reason, want) {
+				t.Errorf("%s: %q, want invalid: %q", r.Verdict, r.Reason, want)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package deputy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,8 +24,9 @@ type judgement struct {
 	// findings are the failures that are attacks.
 	findings []finding
 	pages    []pageCost
-	// inconclusive says why nothing can be concluded. It is empty if something can. The verdict is then invalid, unless
-	// something failed: then it is failed, and Conclude adds this to the reasons of the report's outcome.
+	// inconclusive says why nothing can be concluded, and is set by setInconclusive. It is empty if something can. The
+	// verdict is then invalid, unless something failed: then it is failed, and Conclude adds this to the reasons of the
+	// report's outcome.
 	inconclusive string
 	seconds      float64
 }
@@ -64,6 +66,10 @@ func (j *judgement) failAttack(a attack, e *attackEvidence, why string) {
 	}
 	j.fail(a.Name, want, "%s", why)
 }
+
+// setInconclusive records why nothing can be concluded. Of several reasons the first is kept, because what broke first
+// may explain the others.
+func (j *judgement) setInconclusive(why string) { j.inconclusive = cmp.Or(j.inconclusive, why) }
 
 // notTried returns how many attacks were not tried, and why.
 func (j *judgement) notTried() (n int, why []string) {

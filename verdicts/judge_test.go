@@ -197,6 +197,43 @@ func inAudit(old, text string) func(*Evidence) {
 	}
 }
 
+// TestEqualReviewsLookAlike checks that an observed review has the same text as the equal expected one, on whichever of
+// the two users it is about, so that the difference in the number of reviews shows only what is missing or too much.
+func TestEqualReviewsLookAlike(t *testing.T) {
+	for name, c := range map[string]struct {
+		requestor string
+		final     string // the text of the review of the request itself
+	}{
+		"of two users":            {"alice", "(impersonated) list pods → allow"},
+		"of a user of their name": {"bob", "list pods → allow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listAsBob()
+			v := &stepJudge{
+				judge:     &judge{e: &Evidence{Capabilities: scenarios.AllCapabilities()}},
+				requestor: scenarios.Requestor{User: c.requestor}, request: s.Steps[0].Request, expect: s.Steps[0].Expect,
+			}
+			v.decided, _ = DeriveDecisions([]Review{
+				review(c.requestor, "impersonate-on:user-info:list", "", "pods", ""),
+				review(c.requestor, "impersonate:user-info", "authentication.k8s.io", "users", "bob"),
+				review("bob", "list", "", "pods", ""),
+				review("mallory", "get", "", "secrets", "one too many"),
+			})
+			v.checkReviews()
+			if len(v.result.Differences) != 1 {
+				t.Fatalf("%d differences: %v", len(v.result.Differences), v.result.Differences)
+			}
+			d := v.result.Differences[0]
+			if want := d.Want + `; get secrets "one too many" → allow`; d.Field != "reviews" || d.Got != want {
+				t.Errorf("%s: got %q, want %q", d.Field, d.Got, want)
+			}
+			if !strings.HasSuffix(d.Want, "; "+c.final) {
+				t.Errorf("expected: %q, without %q at its end", d.Want, c.final)
+			}
+		})
+	}
+}
+
 // TestContradictions checks that the API server is to blame where it contradicts itself, whatever the reviews say.
 func TestContradictions(t *testing.T) {
 	for name, test := range map[string]struct {

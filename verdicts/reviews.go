@@ -32,7 +32,7 @@ func (v *stepJudge) checkReviews() {
 		return
 	}
 	if countReviews(want) != len(v.decided) {
-		v.compare("reviews", renderExpectedReviews(want), renderDecidedReviews(v.decided))
+		v.compare("reviews", v.renderExpectedReviews(want), v.renderDecidedReviews(v.decided))
 		return
 	}
 	at := 0
@@ -126,7 +126,7 @@ func (v *stepJudge) compareUnordered(at int, want []scenarios.Review, got []Deci
 		}
 		rest = slices.Delete(rest, i, i+1)
 	}
-	wantText, gotText := renderExpectedReviews(missing), renderDecidedReviews(rest)
+	wantText, gotText := v.renderExpectedReviews(missing), v.renderDecidedReviews(rest)
 	if len(missing) > 0 && wantText == gotText { // The texts leave out some attributes that differ, such as the requestor's groups.
 		d := v.compareAttributes(missing[0], rest[0])[0]
 		wantText, gotText = wantText+" with "+d.Field+" "+d.Want, gotText+" with "+d.Field+" "+d.Got
@@ -217,19 +217,34 @@ func describeSpec(spec authorizationv1.SubjectAccessReviewSpec) string {
 	return fmt.Sprintf("%q %s", spec.User, strings.TrimSuffix(RenderReview(Describe(DecidedReview{Spec: spec})), " → "))
 }
 
-// renderExpectedReviews returns the expected reviews on one line.
-func renderExpectedReviews(want []scenarios.Review) string {
+// renderExpectedReviews returns the expected reviews on one line. A review that is observed as expected is the same text
+// in renderDecidedReviews.
+func (v *stepJudge) renderExpectedReviews(want []scenarios.Review) string {
 	return renderLines(want, func(w scenarios.Review) string {
 		if len(w.Unordered) > 0 {
-			return "in any order {" + renderExpectedReviews(w.Unordered) + "}"
+			return "in any order {" + v.renderExpectedReviews(w.Unordered) + "}"
 		}
+		w.By = v.findSubject(v.subjectName(w.By))
 		return RenderReview(w)
 	})
 }
 
 // renderDecidedReviews returns the observed reviews on one line.
-func renderDecidedReviews(got []DecidedReview) string {
-	return renderLines(got, func(d DecidedReview) string { return RenderReview(Describe(d)) })
+func (v *stepJudge) renderDecidedReviews(got []DecidedReview) string {
+	return renderLines(got, func(d DecidedReview) string {
+		r := Describe(d)
+		r.By = v.findSubject(d.Spec.User)
+		return RenderReview(r)
+	})
+}
+
+// findSubject returns whose permission a review about a user of this name asks for. If somebody impersonates a user of
+// the same name, it is the requestor's, because nobody can say which of the two a review is about.
+func (v *stepJudge) findSubject(name string) scenarios.By {
+	if name == v.impersonatedName() && name != v.requestor.Username() {
+		return scenarios.ByImpersonated
+	}
+	return scenarios.ByRequestor
 }
 
 // These are the points of the authorizer chain at which reviews are recorded. The recorder stands at the first two.

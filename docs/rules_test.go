@@ -108,41 +108,70 @@ func (all comparisons) linkTo(r rule) string {
 	return fmt.Sprintf("[%s](../scenarios/%s.yaml)", all[i].scenario, all[i].scenario)
 }
 
-// renderReasons returns the table of what certification demands: every reason for which an answer can be wrong, with what is
-// right, and a question about it.
+// reasonOf is a reason for which the answers to some questions of a plan can be wrong.
+type reasonOf struct {
+	level certify.CertificationLevel
+	why   string
+	// question is the name of one of the questions. count is how many there are.
+	question string
+	count    int
+}
+
+// renderReasons returns the tables of what certification demands: every reason for which an answer can be wrong, with what
+// is right, and a question about it.
 func renderReasons(t *testing.T, set *scenarios.Set) string {
 	t.Helper()
 	plan, err := certify.NewPlan(set, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	type asked struct {
-		level    certify.CertificationLevel
-		why      string
-		question string
-		times    int
+	safePlan, err := certify.NewSafePlan(1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	reasons := map[string]asked{}
-	for _, q := range plan.All() {
-		reason := cmp.Or(policy.Class(q.Reason), q.Reason) // the same of each attribute is one
-		of, isKnown := reasons[reason]
-		if !isKnown {
-			of = asked{level: q.Level, why: policy.Why(q.Reason), question: q.ID}
-		}
-		of.times++
-		reasons[reason] = of
-	}
+	reasons, safe := collectReasons(plan), collectReasons(safePlan)
 	var b strings.Builder
-	b.WriteString("The questions are those of seed 1: `authzconf certify explain QUESTION --seed 1 --authorizer-kubeconfig FILE` asks one again, and shows it as curl sends it.\n\n" +
-		"| an answer is wrong because it | level | what is right | questions | one of them |\n|---|---|---|--:|---|\n")
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		of := reasons[reason]
-		if of.why == "" {
-			t.Errorf("certify/policy/relations.yaml does not say what is right about %s", reason)
+	b.WriteString("The questions are those of seed 1: `authzconf certify explain QUESTION --seed 1 --authorizer-kubeconfig FILE` asks one again, and shows it as curl sends it.\n\n")
+	renderTable(t, &b, reasons)
+	b.WriteString("\n### Level safe\n\nThese are asked by `authzconf certify safe`, where nothing is granted.\n\n")
+	renderTable(t, &b, safe)
+	b.WriteString("\n### Any answer\n\nWhat can be wrong whatever was asked, and when it was asked.\n\n| finding | what is right |\n|---|---|\n")
+	for _, reason := range policy.Reasons() {
+		_, isOfQuestion := reasons[reason]
+		_, isOfSafe := safe[reason]
+		if !isOfQuestion && !isOfSafe {
+			fmt.Fprintf(&b, "| %s | %s |\n", reason, escapeCell(policy.Why(reason)))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | `%s` |\n", reason, of.level, escapeCell(of.why), of.times, of.question)
 	}
 	return b.String()
+}
+
+// collectReasons returns the reasons of the questions of a plan, by their names. The same of each attribute is one.
+func collectReasons(plan *certify.Plan) map[string]reasonOf {
+	reasons := map[string]reasonOf{}
+	for _, q := range plan.All() {
+		name := cmp.Or(policy.Class(q.Reason), q.Reason)
+		reason, isKnown := reasons[name]
+		if !isKnown {
+			reason = reasonOf{level: q.Level, why: policy.Why(q.Reason), question: q.ID}
+		}
+		reason.count++
+		reasons[name] = reason
+	}
+	return reasons
+}
+
+// renderTable writes the table of reasons, and demands that relations.yaml says what is right about each.
+func renderTable(t *testing.T, b *strings.Builder, reasons map[string]reasonOf) {
+	t.Helper()
+	b.WriteString("| an answer is wrong because it | level | what is right | questions | one of them |\n|---|---|---|--:|---|\n")
+	for _, name := range sortedKeys(reasons) {
+		reason := reasons[name]
+		if reason.why == "" {
+			t.Errorf("certify/policy/relations.yaml does not say what is right about %s", name)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %d | `%s` |\n", name, reason.level, escapeCell(reason.why), reason.count, reason.question)
+	}
 }
 
 // sortedKeys returns the keys of a map in order.

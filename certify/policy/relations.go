@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -76,6 +77,9 @@ var loadTables = sync.OnceValue(func() *tables { return fixtures.Table[*tables](
 
 // Relations returns the relations for which the policy has grants.
 func Relations() []Relation { return loadTables().Relations }
+
+// Reasons returns the names of the reasons that belong to no relation, in order.
+func Reasons() []string { return slices.Sorted(maps.Keys(loadTables().Reasons)) }
 
 // Why returns what is right where an authorizer is wrong for a reason, or "" if there is nothing to say.
 func Why(reason string) string {

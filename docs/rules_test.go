@@ -174,5 +174,17 @@ func renderTable(t *testing.T, b *strings.Builder, reasons map[string]reasonOf) 
 	}
 }
 
+// TestNumberOfSafeReviews checks that docs/certify.md shows as many reviews of level safe as there are questions.
+func TestNumberOfSafeReviews(t *testing.T) {
+	plan, err := certify.NewSafePlan(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("\nsafe: %d reviews\n", len(plan.All()))
+	if !strings.Contains(pages(t)["docs/certify.md"], want) {
+		t.Errorf("certify.md does not show %q", strings.TrimSpace(want))
+	}
+}
+
 // sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -211,8 +211,8 @@ func (c *Cell) suffix(j *job) string {
 	return scenarios.Suffix(c.output.Seed, c.Name(), j.scenario.ID)
 }
 
-// replay brings back the evidence of a scenario. One that fails is replayed once more under fresh names: that tells
-// whether what was there before is to blame.
+// replay returns the evidence of a scenario. One that fails is replayed once more under fresh names: this control run
+// shows whether what was there before is to blame.
 func (c *Cell) replay(ctx context.Context, run *replay.Replayer, j *job, observe func() *verdicts.Evidence) *verdicts.Evidence {
 	return c.survivePanic(j, func() *verdicts.Evidence {
 		evidence := observe()

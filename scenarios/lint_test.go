@@ -57,11 +57,11 @@ func TestValid(t *testing.T) {
 // edit is one change of the valid scenario.
 type edit struct{ name, from, to string }
 
-var update = flag.Bool("update", false, "write rules.golden anew")
+var update = flag.Bool("update", false, "write lint-errors.golden anew")
 
-// TestRules changes the valid scenario so that it breaks one rule each (or none, to show the limits of a rule), and
-// compares the errors with rules.golden.
-func TestRules(t *testing.T) {
+// TestLintErrors changes the valid scenario so that it breaks one rule each (or none, to show the limits of a rule), and
+// compares the errors with lint-errors.golden.
+func TestLintErrors(t *testing.T) {
 	var got strings.Builder
 	for _, group := range [][]edit{formRules, identityRules, requestorRules, grantRules, stepRules, expectRules, nameRules, nodeRules, fixtureRules} {
 		for _, c := range group {
@@ -73,16 +73,16 @@ func TestRules(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile("rules.golden", []byte(got.String()), 0o600); err != nil {
+		if err := os.WriteFile("lint-errors.golden", []byte(got.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile("rules.golden")
+	want, err := os.ReadFile("lint-errors.golden")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
-		t.Errorf("rules.golden (-want +got):\n%s", diff)
+		t.Errorf("lint-errors.golden (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,11 +5,11 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -284,6 +284,21 @@ func (s *Server) connect(c clusters.Cluster) (err error) {
 // Admin is a member of system:masters, for provisioning. Reviews and audit events of its requests are not recorded.
 func (s *Server) Admin() *rest.Config { return rest.CopyConfig(s.cluster.Admin()) }
 
+// Anonymous is the way in without credentials, for clients that bring their own.
+func (s *Server) Anonymous() *rest.Config { return s.cluster.Anonymous() }
+
+// Host is the API server's URL without a path.
+func (s *Server) Host() string { return s.host }
+
+// Balancer is the URL of the balancer that belongs to a cluster with several API servers; empty where there is none.
+func (s *Server) Balancer() string {
+	several, is := s.cluster.(clusters.Several)
+	if !is {
+		return ""
+	}
+	return several.Balancer()
+}
+
 // ServiceAccountKey is the key, in PEM, with which the API server signs tokens; nil where it is not at hand.
 func (s *Server) ServiceAccountKey() []byte {
 	if plane, isLocal := s.Plane(); isLocal {
@@ -332,100 +347,15 @@ func StopAll(before *balancer.Balancer, targets []*Server) error {
 	return err
 }
 
-// Observe sends one request, by calling send, which puts the answer into o, and adds everything else that the target saw
-// of it. No other request of a scenario is under way meanwhile.
-func (s *Server) Observe(ctx context.Context, o *verdicts.Observation, send func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.Err(); err != nil {
-		return err
-	}
-	if s.blind() {
-		return send()
-	}
-	mark := s.recorder.Mark()
-	s.aggregated.take()
-	err := send()
-	switch {
-	case err == nil:
-		if err := s.observeAudit(ctx, o, mark); err != nil {
-			return err
-		}
-	case connectionEnded(err) && s.answers(ctx):
-		o.Response.Broken = err.Error()
-	default:
-		// What was counted for it is not the next request's.
-		return errors.Join(err, s.recount(ctx), s.Err())
-	}
-	o.Backend, o.Admission = s.aggregated.take()
-	if o.Reviews == nil {
-		o.Reviews = s.toReviews(s.recorder.Since(mark))
-	}
-	o.Metrics, err = s.increases(ctx)
-	if o.Audit != nil {
-		o.AuditAgain = s.events.repeated() // which comes at once, or not at all
-	}
-	return errors.Join(err, s.Err())
-}
+// TempDir makes a folder for this user alone, within the cluster's if it has one, to go with that even after a kill.
+func (s *Server) TempDir(prefix string) (string, error) { return os.MkdirTemp(s.Dir(), prefix) }
 
-// observeAudit adds the audit events of a request that was answered, and where nothing but a further request shows that
-// none will come, the reviews since the mark.
-func (s *Server) observeAudit(ctx context.Context, o *verdicts.Observation, mark uint64) (err error) {
-	id := o.Response.AuditID
-	switch {
-	case o.Response.Code == http.StatusRequestHeaderFieldsTooLarge, o.Request.IsUnreadable():
-		return nil // the HTTP server, or the first of the filters, refused it before it became one that is audited
-	case id == "":
-		return errors.New("the answer has no Audit-Id header")
-	case o.Response.Held != "":
-		return nil // its events are those of a later end
-	case unaudited(o):
-		o.Reviews = s.toReviews(s.recorder.Since(mark)) // before another request asks
-		if !s.answers(ctx) {
-			return errors.Join(errors.New("nothing says that no audit event will come"), s.Err())
-		}
-		o.Audit, _ = s.events.take(id)
-		return nil
+// Dir is the cluster's own folder, with the logs of local processes; "" if it has none.
+func (s *Server) Dir() string {
+	if c, ok := s.cluster.(interface{ Dir() string }); ok {
+		return c.Dir()
 	}
-	o.Audit, err = s.events.Await(ctx, id)
-	switch {
-	case err == nil && o.Request.IsLongRunning():
-		o.AuditStarted = s.events.beginning(id)
-	case err == nil:
-	case errors.Is(err, errNoEvent) && s.answers(ctx):
-		o.NoAudit = err.Error()
-	default:
-		return errors.Join(err, s.Err())
-	}
-	return nil
-}
-
-// Event is the audit event of a request that was sent beside the one that is observed; none where the target shows none.
-func (s *Server) Event(ctx context.Context, auditID string) (json.RawMessage, error) {
-	if s.blind() {
-		return nil, nil
-	}
-	return s.events.Await(ctx, auditID)
-}
-
-// Reviews returns the access reviews of these users, or of everybody, that have arrived since a mark, in order.
-func (s *Server) Reviews(mark uint64, users ...string) []verdicts.Review {
-	return s.toReviews(s.recorder.Since(mark, users...))
-}
-
-func (s *Server) toReviews(records []recorder.Record) []verdicts.Review {
-	seen := make([]verdicts.Review, 0, len(records))
-	for _, r := range records {
-		if s.others(r.Spec) {
-			continue
-		}
-		v := verdicts.Review{Point: string(r.Point), At: r.At, APIVersion: recorder.APIVersion, Spec: r.Spec}
-		if r.Answer != nil {
-			v.Decision = s.between.decision(*r.Answer)
-		}
-		seen = append(seen, v)
-	}
-	return s.between.conditionErrors(seen)
+	return ""
 }
 
 // ExportLogs writes the logs of the cluster to a folder, which is there.

@@ -14,8 +14,9 @@ type Answer struct {
 	HowMany string
 	// Interval is in which the figure lies: of counts what the model predicts, of times 95 %.
 	Interval string
-	// Where is the run that has the figures.
-	Where string
+	// Where is the run that has the figures, and Part the part that the run belongs to. Part is empty if nothing was
+	// measured.
+	Where, Part string
 }
 
 // change is what the gate, or the move to a constrained mode, makes of the reviews of a request.
@@ -76,7 +77,7 @@ func (c change) answer(parts []Part) (list []Answer) {
 			if !isMeasured {
 				continue
 			}
-			row := newReviewsAnswer(c.question, col, before, after)
+			row := newReviewsAnswer(c.question, p.Name, col, before, after)
 			isSteady := before.Reviews.Of == judge.SteadyState && after.Reviews.Of == judge.SteadyState
 			switch {
 			case isSteady:
@@ -110,13 +111,13 @@ func (c change) measured(run *column) (before, after *judge.Variant) {
 	return nil, nil
 }
 
-func newReviewsAnswer(question string, c *column, before, after *judge.Variant) Answer {
+func newReviewsAnswer(question, part string, c *column, before, after *judge.Variant) Answer {
 	a := Answer{
 		Question: question,
 		Answer:   fmt.Sprintf("%.3f → %.3f reviews a request, %s", before.Reviews.PerRequest.Estimate, after.Reviews.PerRequest.Estimate, after.Reviews.Of),
 		HowMany:  fmt.Sprintf("%d and %s", before.Reviews.Blocks, reports.Plural(after.Reviews.Blocks, "block")),
 		Interval: predictedOf(after.Reviews),
-		Where:    fmt.Sprintf("%s and %s: %s", before.Variant, after.Variant, c.Title),
+		Where:    fmt.Sprintf("%s and %s: %s", before.Variant, after.Variant, c.Title), Part: part,
 	}
 	if first := after.FirstContact; first != nil {
 		a.Answer += fmt.Sprintf("; %.3f at first contact", first.PerRequest.Estimate)
@@ -150,7 +151,7 @@ func answerTimes(parts []Part) (list []Answer) {
 				Answer:   answer,
 				HowMany:  fmt.Sprintf("%s in %s", reports.Plural(c.Pairs, "pair"), reports.Plural(c.Starts, "start")),
 				Interval: "95 %",
-				Where:    fmt.Sprintf("%s after %s: %s", c.B, c.A, c.Title),
+				Where:    fmt.Sprintf("%s after %s: %s", c.B, c.A, c.Title), Part: p.Name,
 			})
 		}
 	}
@@ -164,7 +165,7 @@ func answerTimes(parts []Part) (list []Answer) {
 func answerPeak(parts []Part) Answer {
 	const question = "An API server restarts, agents are rolled out, or what is remembered ends."
 	var highest *judge.Variant
-	var where string
+	var where, part string
 	for _, p := range parts {
 		for i := range p.Columns {
 			col := &p.Columns[i]
@@ -172,7 +173,7 @@ func answerPeak(parts []Part) Answer {
 				v := &col.Result.Variants[j]
 				isHigher := highest == nil || v.MostReviews > highest.MostReviews
 				if col.Result.Counted() && v.MostReviews > 0 && isHigher {
-					highest, where = v, col.Title
+					highest, where, part = v, col.Title, p.Name
 				}
 			}
 		}
@@ -183,6 +184,6 @@ func answerPeak(parts []Part) Answer {
 	return Answer{
 		Question: question,
 		Answer:   fmt.Sprintf("at most %d reviews in one second, which is what the machine can do", highest.MostReviews),
-		HowMany:  reports.Plural(highest.Blocks, "block"), Interval: "none", Where: highest.Name + ": " + where,
+		HowMany:  reports.Plural(highest.Blocks, "block"), Interval: "none", Where: highest.Name + ": " + where, Part: part,
 	}
 }

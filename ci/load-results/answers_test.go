@@ -42,6 +42,9 @@ func TestAnswerQuestions(t *testing.T) {
 		if text := strings.Join([]string{first.Answer, first.HowMany, first.Interval, first.Where}, " | "); !strings.Contains(text, want) {
 			t.Errorf("%q is not in %q", want, text)
 		}
+		if isMeasured := columns != nil; isMeasured != (first.Part == "reviews") {
+			t.Errorf("%q: the row is from the part %q", want, first.Part)
+		}
 	}
 	// Legacy impersonation by name and group with the gate off is not compared with that by the name alone.
 	others := reviewed("others", 10, judge.AskedBefore, 0)

@@ -7,7 +7,9 @@ import "time"
 type Settled struct {
 	// After is how long the block had run.
 	After Duration `json:"after"`
-	// Sent is how many requests were sent from then on, and First how many of these were the first of their agent.
+	// Sent is how many requests were sent from then on, and First how many of these were the first of their agent. The
+	// model counts them while it goes through the log (population.History.PredictSettled), so that both are 0 in a block
+	// that is not predicted.
 	Sent  int64 `json:"sent"`
 	First int64 `json:"firstContacts,omitempty"`
 	// Reviews are those that the recorder received from then on. They include reviews of requests that were sent

@@ -1,7 +1,6 @@
 package certify
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/authzconf/authzconf/scenarios"
@@ -13,8 +12,8 @@ var unreachableFaults = []string{
 	"server-certificate-for-another-host", "client-certificate-expired", "client-certificate-refused",
 }
 
-// blamableFaults are failures that may be caused by what a question is about.
-var blamableFaults = []string{"http-status", "closes-the-connection", "does-not-answer-in-time", "answer-unreadable"}
+// explainableFaults are faults that may be caused by what a question is about.
+var explainableFaults = []string{"http-status", "closes-the-connection", "does-not-answer-in-time", "answer-unreadable"}
 
 // reasonSlow is the finding about an answer that is right but took longer than is recommended.
 const reasonSlow = "answers-slowly"
@@ -29,7 +28,7 @@ func judge(v Question, a Answer) (reasons []string) {
 		return judgeRefusal(v, a)
 	}
 	if a.Fault != "" {
-		return []string{v.blame(a.Fault)}
+		return []string{v.nameFault(a.Fault)}
 	}
 	contradicts := a.Allowed && a.Denied
 	isLenient := func(name string) bool { return v.Level == Safe && name == unnamedType } // see advise
@@ -53,7 +52,7 @@ func judge(v Question, a Answer) (reasons []string) {
 	}
 	hasDecision := a.HasStatus && !contradicts
 	if reason := judgeDecision(v, a); reason != "" && hasDecision {
-		reasons = append(reasons, v.blame(reason))
+		reasons = append(reasons, reason)
 	}
 	return reasons
 }
@@ -77,12 +76,13 @@ func advise(v Question, a Answer) (reasons []string) {
 	return reasons
 }
 
-// blame returns the name of a failure. If what the question is about may have caused it, that is the name.
-func (v Question) blame(reason string) string {
-	if v.Blame != "" && slices.Contains(blamableFaults, reason) {
-		return v.Blame
+// nameFault returns the name of the finding about a fault. If what the question is about may have caused the fault, that
+// is the name.
+func (v Question) nameFault(fault string) string {
+	if v.ExplainsFaults && slices.Contains(explainableFaults, fault) {
+		return v.Reason
 	}
-	return reason
+	return fault
 }
 
 // isSlow reports whether an answer took longer than is recommended, not counting what the harness itself needed. It
@@ -114,7 +114,7 @@ func judgeDecision(v Question, a Answer) string {
 	case got == scenarios.Deny && v.Expect == scenarios.NoOpinion:
 		return "denies-what-is-not-granted"
 	}
-	return cmp.Or(v.Blame, v.Reason)
+	return v.Reason
 }
 
 // allowedRefusals are the faults by which a request that is not a review may be refused.

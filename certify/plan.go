@@ -51,7 +51,7 @@ func (b *Plan) Sample(n int, reasons ...string) *Plan {
 	out := *b
 	out.concurrentCount, out.driftCount = 200, 500
 	isWanted := func(v Question) bool {
-		isNamed := slices.Contains(reasons, v.Reason) || slices.Contains(reasons, v.Blame)
+		isNamed := slices.Contains(reasons, v.Reason)
 		return v.Level == Robust || v.Paired || isNamed
 	}
 	sample := func(all []Question) (selected []Question) {
@@ -138,7 +138,11 @@ func (b *Plan) seal() error {
 		if err != nil {
 			return fmt.Errorf("question %s: %w", v.ID, err)
 		}
-		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, v.Level, v.Expect, v.Reason, v.Blame, len(body))
+		reasonOfFaults := ""
+		if v.ExplainsFaults {
+			reasonOfFaults = v.Reason
+		}
+		_, _ = fmt.Fprintf(h, "%s %s %s %s %s %d\n", v.ID, v.Level, v.Expect, v.Reason, reasonOfFaults, len(body))
 		_, _ = h.Write(body)
 	}
 	b.Digest = hex.EncodeToString(h.Sum(nil))

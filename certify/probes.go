@@ -91,7 +91,7 @@ func (b *Plan) specialQuestions() []Question {
 	p.addNotAllowed(rewrite, node(n.Star, "impersonate:arbitrary-node", authn, "*"))
 
 	unasked := p.addAllowed("unknown-fields-refused", newReview(n.Reader, "get", "", "pods", n.Namespace, "tomorrow"))
-	unasked.Form, unasked.Blame = unknownFields, "unknown-fields-refused"
+	unasked.Form, unasked.ExplainsFaults = unknownFields, true
 	return p.out
 }
 
@@ -113,9 +113,7 @@ func (b *Plan) relationQuestions() (out []Question) {
 		}
 		for _, s := range c.Reviews {
 			q := p.add(c.Reason, b.Policy.Decide(s), s)
-			if q.Expect == scenarios.Allow && c.Reason == "selectors-change-the-decision" {
-				q.Blame = c.Reason
-			}
+			q.ExplainsFaults = q.Expect == scenarios.Allow && c.Reason == "selectors-change-the-decision"
 			q.Paired = c.Paired
 			key := [2]string{attributeOf(c), string(q.Expect)}
 			if q.Base = broad[key]; q.Base == "" && c.Broad {
@@ -227,7 +225,7 @@ func (b *Plan) versionQuestions(others []Question) []Question {
 	again := func(v Question, form Form, reason string) {
 		out = append(out, Question{
 			ID: string(form) + "/" + v.ID, Level: NoOvergrant, Form: form, Spec: v.Spec,
-			Expect: v.Expect, Reason: reason, Blame: reason, Base: v.ID,
+			Expect: v.Expect, Reason: reason, ExplainsFaults: true, Base: v.ID,
 		})
 	}
 	random, times := policy.Random(b.Policy.Seed, "questions"), map[string]int{}
@@ -288,7 +286,7 @@ func (p *prober) addBadRequests(good spec, expect scenarios.Decision) {
 		if v.Form, v.Body = literal, body; i == len(bodies) {
 			v.Method = "GET"
 		}
-		p.add("dies-of-a-bad-request", expect, good).Blame = "dies-of-a-bad-request"
+		p.add("dies-of-a-bad-request", expect, good).ExplainsFaults = true
 	}
 }
 
@@ -300,7 +298,7 @@ func (b *Plan) robustQuestions() []Question {
 	p.addBadRequests(good, scenarios.Allow)
 	nobody := p.add("allows-nobody", "", withGroups(good, "system:authenticated", n.Group))
 	nobody.Spec.User = ""
-	large := func(expect scenarios.Decision, s spec) { p.add("large-reviews", expect, s).Blame = "large-reviews" }
+	large := func(expect scenarios.Decision, s spec) { p.add("large-reviews", expect, s).ExplainsFaults = true }
 	groups := make([]string, 2000)
 	for i := range groups {
 		groups[i] = fmt.Sprintf("%s-%d-%s", "team", i, strings.Repeat("g", 40))

@@ -41,9 +41,11 @@ type Question struct {
 	Method string
 	// Expect is the decision of the policy. It is empty if the request must be refused.
 	Expect scenarios.Decision
-	// Reason is the name of a wrong decision. Blame is the name of a failure that what the question is about may have
-	// caused.
-	Reason, Blame string
+	// Reason is the name of a wrong decision.
+	Reason string
+	// ExplainsFaults means that what the question is about may also make a webhook break off or refuse to answer. Such a
+	// fault then has the name Reason, too.
+	ExplainsFaults bool
 	// Paired is set if the question differs from another one in one attribute only, and in the decision. Both are also
 	// asked at the same time.
 	Paired bool

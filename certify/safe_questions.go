@@ -260,7 +260,7 @@ func (p *safeProber) oncePerVerb() (out []Question) {
 // nothing new.
 func (p *safeProber) repeat(reason string, base Question, s spec) *Question {
 	q := p.addNotAllowed(reason, s)
-	q.Base, q.Blame = base.ID, reason
+	q.Base, q.ExplainsFaults = base.ID, true
 	return q
 }
 

@@ -303,7 +303,8 @@ func (p *safeProber) askSelectors() {
 	}
 }
 
-// find returns the first question about a verb.
+// find returns the first question about a verb among those that have been made, and panics if there is none. A question
+// that is made earlier than the others with its verb becomes the base of those that repeat one.
 func (p *safeProber) find(verb string) Question {
 	i := slices.IndexFunc(p.out, func(q Question) bool {
 		return q.Spec.ResourceAttributes != nil && q.Spec.ResourceAttributes.Verb == verb

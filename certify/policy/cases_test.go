@@ -36,3 +36,17 @@ func TestCasesAskBothSides(t *testing.T) {
 		t.Log(len(p.Grants), "grants", total, "questions")
 	}
 }
+
+// TestReasonsBelongToNoRelation checks that the name of no other reason is that of a relation of an attribute, such as
+// user-cut. Questions with this reason would be counted and explained as those of the relation.
+func TestReasonsBelongToNoRelation(t *testing.T) {
+	reasons := policy.Reasons()
+	if len(reasons) == 0 {
+		t.Fatal("there are no reasons")
+	}
+	for _, reason := range reasons {
+		if class := policy.Class(reason); class != "" {
+			t.Errorf("relations.yaml: the reason %s is taken for the relation %s of an attribute, because of how it ends", reason, class)
+		}
+	}
+}

@@ -8,8 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// findForeignAnswer returns what is wrong if a request got an answer that was meant for somebody else, or "". arrived
-// has the numbers of the requests that arrived.
+// findForeignAnswer demands that no request is answered with what was meant for somebody else: with what only somebody
+// with permission may read, while others of the attack arrived and its person did not, or with the answer to a request
+// that was made as somebody else.
 func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[int]bool) string {
 	arrivedOf := map[string]bool{}
 	for i := range arrived {
@@ -20,8 +21,6 @@ func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[i
 		person := a.Requests[i].Who
 		didArrive := arrivedOf[personKey(person, a.Requests[i].Cluster == secondClusterOnly)]
 		isAnsweredWithoutArrival := got.revealsContent() && len(arrived) > 0 && !didArrive
-		// A person who did not arrive, while others of the attack did, must not be told what only somebody with
-		// permission may read.
 		switch {
 		case isAnsweredWithoutArrival && arrivedOf[personKey(person, a.Requests[i].Cluster != secondClusterOnly)]:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer of the other cluster", i+1, got.Kind)
@@ -49,12 +48,13 @@ func (j *attackJudge) isAnswerToOther(got reply, person *Identity, arrived bool)
 	return name, name != person.Name
 }
 
-// findUnlogged returns why nobody knows who arrived, or "". That is so if an answer is the API server's but the log has
-// no event of it, or one that contradicts it. hasEvent means that the log has an event of the attack.
+// findUnlogged demands that the log has an event of each answer which only the API server can have given, and that the
+// event does not contradict the answer. Otherwise nobody knows who arrived: it returns why, and the kind of the attack is
+// inconclusive.
 func (j *attackJudge) findUnlogged(answers []reply, hasEvent bool) string {
 	for _, got := range answers {
 		event := j.allEvents[got.AuditID]
-		couldBeFound := got.AuditID != "" || !hasEvent
+		couldBeFound := got.AuditID != "" || !hasEvent // if the attack has an event, it may be that of an answer without an ID
 		isMissing := event == nil && couldBeFound
 		switch {
 		case isMissing && j.isAnswerOfServer(got):

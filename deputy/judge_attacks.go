@@ -119,9 +119,17 @@ func (j *attackJudge) judgeAttacks(e *attacksEvidence, table []attack, judgement
 	return nil
 }
 
-// reviewLimit is how many SubjectAccessReviews a proxy may ask for to answer one request. A proxy that asks about each
-// value that a client sends makes the API server work for anybody who sends thousands.
+// reviewLimit is how many SubjectAccessReviews a proxy may ask for to answer one request.
 const reviewLimit = 20
+
+// findManyReviews demands that a proxy asks for at most 20 SubjectAccessReviews to answer one request. A proxy that asks
+// about each value that a client sends makes the API server work for anybody who sends thousands.
+func (j *attackJudge) findManyReviews(evidence *attackEvidence) string {
+	if n := j.countReviews(evidence); n > reviewLimit {
+		return fmt.Sprintf("the proxy asked for %d access reviews for one request, and may for %d", n, reviewLimit)
+	}
+	return ""
+}
 
 // countReviews returns how many SubjectAccessReviews the proxy itself asked for while an attack was tried.
 func (j *attackJudge) countReviews(evidence *attackEvidence) (n int) {
@@ -157,8 +165,8 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, evidence *attackEvid
 	if why := j.findForeignAnswer(a, evidence.Answers, got.arrived); why != "" && isRightByMarker {
 		got.wrong[why]++
 	}
-	if n := j.countReviews(evidence); n > reviewLimit {
-		got.wrong[fmt.Sprintf("the proxy asked for %d access reviews for one request, and may for %d", n, reviewLimit)] = 1
+	if why := j.findManyReviews(evidence); why != "" {
+		got.wrong[why]++
 	}
 	for _, why := range slices.Sorted(maps.Keys(got.wrong)) {
 		if n := got.wrong[why]; n > 1 {
@@ -236,9 +244,9 @@ func (j *attackJudge) mustArrive(a attack) bool {
 	return isForReference || a.isControl()
 }
 
-// judgeControl judges requests that have to arrive as the person. All of them have to arrive. One that did not may not
-// be answered with success, because that would be the answer to another request. If the audit log has not shown any
-// request yet, the log may be the wrong one, and nothing is known.
+// judgeControl demands that requests without tricks arrive as the person, all of them, and that none is answered with
+// success without having arrived, because that would be the answer to another request. If the audit log has not shown
+// any request yet, it may be the wrong log: such an answer then makes the kind inconclusive.
 func (j *attackJudge) judgeControl(out *judgement, a attack, evidence *attackEvidence, got *arrivals, events map[string]loggedEvent) {
 	code := evidence.Answers[0].Code
 	isAnsweredWithoutArrival := len(events) == 0 && code/100 == 2

@@ -28,7 +28,8 @@ const (
 
 const wantAgreement = "the review, the rules, the request and the grants agree"
 
-// judge compares what was shown with what was done. Where the grants are ours, it compares both with them.
+// judge demands that what a person is shown before a request agrees with what becomes of the request. Where the grants are
+// ours, both have to follow from them.
 func (e *preflightEvidence) judge(out *judgement, g *group) error {
 	rules := g.fixture.questionsByRules(g.questions)
 	if len(e.Questions) != len(g.questions) || len(e.Rules) != len(rules) {

@@ -65,7 +65,8 @@ func (g *group) listRoutes() (ways []route) {
 	return ways
 }
 
-// judgeRows compares a deputy's audit log with the API server's. Each row must have the event of the same request.
+// judgeRows demands that each row of the reference deputy's audit log has the event of the same request in the API
+// server's log, and each event a row.
 func (w *wayEvidence) judgeRows(out *judgement, cluster string) {
 	events := map[string]*auditv1.Event{}
 	for i := range w.Attacks.Attacks {

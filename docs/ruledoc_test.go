@@ -15,7 +15,8 @@ import (
 
 // rule is a function that demands one thing of what was observed, as its doc comment says.
 type rule struct {
-	// name is that of the function; file has it, from the root of the repository.
+	// name is that of the function, with its receiver if the package has several of this name; file has it, from the root
+	// of the repository.
 	name, file string
 	// demand is the doc comment without "X demands", and source what stands behind "Source:" in it.
 	demand, source string
@@ -30,6 +31,8 @@ const sourceLine = "\nSource: "
 type ruleReader struct {
 	files     map[string]*ast.File
 	functions map[string]*ast.FuncDecl
+	// namesakes counts the functions of each name.
+	namesakes map[string]int
 	constants map[string]string
 }
 
@@ -43,7 +46,7 @@ type rulesOfPackage struct {
 // readRules returns the functions of a package whose doc comments say that they demand something.
 func readRules(t *testing.T, folder string) (all rulesOfPackage) {
 	t.Helper()
-	r := &ruleReader{files: map[string]*ast.File{}, functions: map[string]*ast.FuncDecl{}, constants: map[string]string{}}
+	r := &ruleReader{files: map[string]*ast.File{}, functions: map[string]*ast.FuncDecl{}, namesakes: map[string]int{}, constants: map[string]string{}}
 	paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -80,15 +83,22 @@ func readRules(t *testing.T, folder string) (all rulesOfPackage) {
 
 // isCheckOfStep reports whether a function is a method of verdicts.stepJudge whose name says that it checks something.
 func isCheckOfStep(f *ast.FuncDecl) bool {
-	if f.Recv == nil || !strings.HasPrefix(f.Name.Name, "check") {
-		return false
+	return strings.HasPrefix(f.Name.Name, "check") && receiverOf(f) == "stepJudge"
+}
+
+// receiverOf returns the name of the type that a function is a method of, or "" if it is not a method.
+func receiverOf(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
 	}
-	pointer, isPointer := f.Recv.List[0].Type.(*ast.StarExpr)
-	if !isPointer {
-		return false
+	receiver := f.Recv.List[0].Type
+	if pointer, isPointer := receiver.(*ast.StarExpr); isPointer {
+		receiver = pointer.X
 	}
-	receiver, isName := pointer.X.(*ast.Ident)
-	return isName && receiver.Name == "stepJudge"
+	if name, isName := receiver.(*ast.Ident); isName {
+		return name.Name
+	}
+	return ""
 }
 
 // collect notes the functions and the constants of the package by name.
@@ -97,6 +107,7 @@ func (r *ruleReader) collect() {
 		for _, declared := range file.Decls {
 			if f, isFunction := declared.(*ast.FuncDecl); isFunction {
 				r.functions[f.Name.Name] = f
+				r.namesakes[f.Name.Name]++
 			} else {
 				collectConstants(declared, r.constants)
 			}
@@ -129,6 +140,9 @@ func (r *ruleReader) read(f *ast.FuncDecl) (one rule, isRule bool) {
 	}
 	demand, source, _ := strings.Cut(doc, sourceLine)
 	one = rule{name: f.Name.Name, demand: joinLines(demand), source: joinLines(source)}
+	if receiver := receiverOf(f); receiver != "" && r.namesakes[f.Name.Name] > 1 {
+		one.name = receiver + "." + one.name
+	}
 	patterns := r.patternsOf(f, map[string]bool{})
 	if len(patterns) > 0 {
 		one.fields = regexp.MustCompile("^(?:" + strings.Join(patterns, "|") + ")$")

@@ -32,15 +32,6 @@ func costOf(t *testing.T, agents ...int) *Cost {
 	return newCost(runs...)
 }
 
-func markdownOf(t *testing.T, c *Cost) string {
-	t.Helper()
-	text, err := c.Markdown()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // unkeptOf is what the first page says that did not hold.
 func unkeptOf(t *testing.T, c *Cost) string {
 	t.Helper()

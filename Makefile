@@ -170,7 +170,7 @@ build: ## build _output/authzconf
 # detector, which makes it four times as slow: PLAIN. What is long, and has its own goroutines, is tried with it by night
 # alone: RACED_BY_NIGHT.
 MODULE := github.com/authzconf/authzconf
-PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|conformance/matrix|docs|drafts/conditional(/.*)?|drafts/granular|loadgen/(judge|pacer|population|predict|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites
+PLAIN := cmd/authzconf|advice(/.*)?|certify(/.*)?|ci/submitted|conformance/matrix|docs|drafts/conditional(/.*)?|drafts/granular|loadgen/(judge|pacer|population|predict|profile)|oracle(/.*)?|reports(/.*)?|scenarios(/.*)?|verdicts(/.*)?|suites
 
 RACED_BY_NIGHT := deputy
 
@@ -193,6 +193,10 @@ packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$
 # $(call profiled,PART): the flags by which go test leaves where the time of a part goes.
 profiled = $(if $(PROFILED),-debug-actiongraph=$(PROFILED)/$(1).json -exec '$(PROFILED)/profile run $(PROFILED)')
 
+# Tests are linked without the tables for debuggers, which takes two thirds of the time; stack traces need none. go vet looks at them
+# in test-vet.
+GO_TEST := go test -vet=off -ldflags=-w
+
 .PHONY: test
 test: build ## vet, and run all tests that are not for the night, those against real programs too
 	$(AUTHZCONF) control-planes --kubernetes $(KUBERNETES)
@@ -205,15 +209,15 @@ TEST_PARTS := test-vet test-race test-plain test-repeated test-patches test-exam
 test-vet:
 	go vet ./...
 test-race:
-	AUTHZCONF_SAMPLE=$(SEED) go test $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call profiled,race) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(SHORT))$$")
+	AUTHZCONF_SAMPLE=$(SEED) $(GO_TEST) $(RACE) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call profiled,race) $(call packages,$$1 !~ "^($(PLAIN)|$(RACED_BY_NIGHT)|$(SHORT))$$")
 test-plain:
-	AUTHZCONF_SAMPLE=$(SEED) go test -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call profiled,plain) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(SHORT))$$")
+	AUTHZCONF_SAMPLE=$(SEED) $(GO_TEST) -timeout 30m -skip '$(NIGHTLY)' $(TESTFLAGS) $(call profiled,plain) $(call packages,$$1 ~ "^($(PLAIN)|$(RACED_BY_NIGHT))$$" && $$1 !~ "^($(SHORT))$$")
 test-repeated:
-	go test -short $(TESTFLAGS) $(call profiled,repeated) $(call packages,$$1 ~ "^($(SHORT))$$")
+	$(GO_TEST) -short $(TESTFLAGS) $(call profiled,repeated) $(call packages,$$1 ~ "^($(SHORT))$$")
 test-patches:
-	go test -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) $(call profiled,patches) ./ci/mutants
+	$(GO_TEST) -timeout 30m -skip '$(NIGHTLY)' -run '$(FIXES_TESTS)' $(TESTFLAGS) $(call profiled,patches) ./ci/mutants
 test-example:
-	cd ci/example && go vet ./... && go test -timeout 20m $(TESTFLAGS) ./suite
+	cd ci/example && go vet ./... && $(GO_TEST) -timeout 20m $(TESTFLAGS) ./suite
 
 .PHONY: test-nightly
 test-nightly: build ## all tests, faulty authorizers all of them, policy engines, proxies, the example, and a minute for each fuzz test

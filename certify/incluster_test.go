@@ -50,6 +50,7 @@ func few(names ...string) func(*Options) {
 // TestReferenceInCluster expects that nothing is wrong with the reference authorizer: in one of two places, another one with
 // every commit, or by night in all places and with several seeds.
 func TestReferenceInCluster(t *testing.T) {
+	sample.InTurn(t, 0, 2)
 	t.Parallel()
 	seeds, change := int64(1), few(sample.Some(1, []string{"middle/deny", "last/no-opinion"})...)
 	if sample.IsEverything() {

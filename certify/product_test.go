@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/authzconf/authzconf/certify/reference"
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/product/producttest"
 	"github.com/authzconf/authzconf/reports"
@@ -202,6 +203,7 @@ func TestInterrupted(t *testing.T) {
 // TestRecordKeepsQuestions checks that no question looks like a secret, so that the record contains an answer that
 // repeats it unchanged.
 func TestRecordKeepsQuestions(t *testing.T) {
+	sample.InTurn(t, 1, 2)
 	b := plan(t, 1)
 	for _, v := range b.All() {
 		raw, err := v.body()

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/deputy/dashboard"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports/record"
@@ -118,6 +119,7 @@ var twoClusterFaults = map[string]string{
 // TestDashboardTwoClusters sends the requests of a file about two clusters to a small dashboard that is right, and to
 // ones that confuse the clusters in one way each.
 func TestDashboardTwoClusters(t *testing.T) {
+	sample.InTurn(t, 0, 3)
 	if testing.Short() {
 		t.Skip("starts two control planes")
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/clusters"
 	"github.com/authzconf/authzconf/docs"
 	"github.com/authzconf/authzconf/engine/product"
@@ -134,6 +135,7 @@ func showRun(r *reports.Report) string {
 
 // TestDashboardRunTwoClusters does the same as TestDashboardRun with two clusters. The command gets a context for each.
 func TestDashboardRunTwoClusters(t *testing.T) {
+	sample.InTurn(t, 2, 3)
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}

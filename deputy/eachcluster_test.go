@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
 // TestEachCluster tries the pre-flight and the revocation at each of two clusters: on a proxy that is right, and on proxies that are
 // wrong at the second cluster alone.
 func TestEachCluster(t *testing.T) {
+	sample.InTurn(t, 1, 3)
 	if testing.Short() {
 		t.Skip("starts two control planes")
 	}

@@ -299,6 +299,7 @@ func (k *keptAnswer) Write(data []byte) (int, error) {
 // TestMixedClusters tries the attacks about two clusters in front of two API servers: on a proxy that is right, which
 // has to pass, and on proxies that confuse the clusters in one way each.
 func TestMixedClusters(t *testing.T) {
+	sample.InTurn(t, 0, 3)
 	if testing.Short() {
 		t.Skip("starts two control planes")
 	}
@@ -412,6 +413,7 @@ func runTwoClusterDeputy(address, fault string) error {
 // TestMixedRun tries the proxy with two clusters as its owner would, with a command that starts it, and verifies the
 // report.
 func TestMixedRun(t *testing.T) {
+	sample.InTurn(t, 1, 3)
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
@@ -432,6 +434,7 @@ func TestMixedRun(t *testing.T) {
 // TestMixedOnExistingClusters tries the proxy on two running clusters, with one kubeconfig that has a context for each,
 // and with an audit log for each. A right proxy passes, and one that confuses the clusters fails.
 func TestMixedOnExistingClusters(t *testing.T) {
+	sample.InTurn(t, 2, 3)
 	if testing.Short() {
 		t.Skip("starts two control planes")
 	}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -87,6 +88,7 @@ func (x *tunnelled) request(ctx context.Context, t *testing.T, cluster, path str
 // upgrades have to work, and the agents have to reconnect after their connections have ended. TestMixedClusters checks
 // that nothing for one cluster arrives at the other.
 func TestTwoClusters(t *testing.T) {
+	sample.InTurn(t, 0, 3)
 	if testing.Short() {
 		t.Skip("starts two control planes")
 	}

@@ -5,6 +5,7 @@ package sample
 import (
 	"os"
 	"strconv"
+	"testing"
 )
 
 const (
@@ -45,4 +46,13 @@ func OneIn[T any](n int, list []T) (taken []T) {
 		}
 	}
 	return taken
+}
+
+// InTurn skips a test unless it is its turn among n long tests, which have the indexes 0 to n-1. In n consecutive turns each of them
+// has been run.
+func InTurn(t testing.TB, index, n int) {
+	t.Helper()
+	if !TakesIndex(index, n) {
+		t.Skipf("one commit in %d runs it: %s=%d does, and %s=all", n, turnVariable, index, allVariable)
+	}
 }

@@ -36,3 +36,18 @@ func TestTurnIgnoresWhatIsNoTurn(t *testing.T) {
 		}
 	}
 }
+
+func TestInTurn(t *testing.T) {
+	t.Setenv(allVariable, "")
+	t.Setenv(turnVariable, "4")
+	run := map[int]bool{}
+	for index := range 3 {
+		t.Run(strconv.Itoa(index), func(t *testing.T) {
+			InTurn(t, index, 3)
+			run[index] = true
+		})
+	}
+	if len(run) != 1 || !run[1] {
+		t.Errorf("of three tests turn 4 runs %v, want that of index 1", run)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/verdicts"
@@ -14,6 +15,7 @@ import (
 // TestInterruptedSearch ends a run, as Ctrl-C does, while it looks for a smaller case: the case that it has is kept, the run has
 // failed, and the record says the same.
 func TestInterruptedSearch(t *testing.T) {
+	sample.InTurn(t, 1, 2)
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
@@ -15,6 +16,7 @@ import (
 
 // TestSpecials wants the batches that go past an expiry, reloads and a restart to be among the first ones.
 func TestSpecials(t *testing.T) {
+	sample.InTurn(t, 1, 2)
 	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}}.Cells()
 	if err != nil {
 		t.Fatal(err)

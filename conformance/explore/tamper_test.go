@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance/matrix"
 	"github.com/authzconf/authzconf/engine/product"
@@ -33,6 +34,7 @@ func newestWithGate(t *testing.T) []server.Options {
 // TestWrongModel has a model that is wrong about one group: explore has to find
 // it, to leave nothing else in the case, and to print a file that loads.
 func TestWrongModel(t *testing.T) {
+	sample.InTurn(t, 0, 2)
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}

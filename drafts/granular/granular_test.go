@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/authzconf/authzconf/ci/sample"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/drafts/granular/enforcer"
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
@@ -43,25 +44,36 @@ func builtIn(t *testing.T) []*Scenario {
 	return all
 }
 
-// TestReference has all tests of the reference, which share one control plane.
+// TestReference has all tests of the reference, which share one control plane. All but the scenarios take turns.
 func TestReference(t *testing.T) {
 	b := bench(t)
 	t.Run("scenarios", func(t *testing.T) { passAll(t, b) })
-	t.Run("cost", func(t *testing.T) { costs(t, b) })
-	t.Run("strangers", func(t *testing.T) { refusesStrangers(t, b) })
-	t.Run("bodies", func(t *testing.T) { refusesBodies(t, b) })
-	t.Run("race", func(t *testing.T) { doesWhatWasChecked(t, b) })
-	t.Run("secondary", func(t *testing.T) { keepsToTheActor(t, b) })
-	t.Run("schemas", func(t *testing.T) { describesWhatThereIs(t, b) })
-	t.Run("extension", func(t *testing.T) { dropsTheExtension(t, b) })
-	t.Run("watched", func(t *testing.T) { followsTheSchema(t, b) })
-	t.Run("clients", func(t *testing.T) { keepsControllersAsTheyAre(t, b) })
-	t.Run("reviews", func(t *testing.T) { reviewsOfOneself(t, b) })
-	t.Run("in-server", func(t *testing.T) { rejectsWhatImplementsNothing(t, b) })
-	t.Run("policies", func(t *testing.T) { enforcesByPolicies(t, b) })
-	t.Run("excluded", func(t *testing.T) { enforcesExcludedFields(t, b) })
-	t.Run("values", func(t *testing.T) { enforcesExcludedValues(t, b) })
-	t.Run("webhooks", func(t *testing.T) { enforcesByWebhooks(t, b) })
+	parts := []struct {
+		name string
+		try  func(t *testing.T, b *Bench)
+	}{
+		{"cost", costs},
+		{"strangers", refusesStrangers},
+		{"bodies", refusesBodies},
+		{"race", doesWhatWasChecked},
+		{"secondary", keepsToTheActor},
+		{"schemas", describesWhatThereIs},
+		{"extension", dropsTheExtension},
+		{"watched", followsTheSchema},
+		{"clients", keepsControllersAsTheyAre},
+		{"reviews", reviewsOfOneself},
+		{"in-server", rejectsWhatImplementsNothing},
+		{"policies", enforcesByPolicies},
+		{"excluded", enforcesExcludedFields},
+		{"values", enforcesExcludedValues},
+		{"webhooks", enforcesByWebhooks},
+	}
+	for i, part := range parts {
+		t.Run(part.name, func(t *testing.T) {
+			sample.InTurn(t, i%2, 2)
+			part.try(t, b)
+		})
+	}
 }
 
 func passAll(t *testing.T, b *Bench) {

@@ -29,7 +29,7 @@ type attack struct {
 	Protocol      string       `json:"protocol,omitempty"`
 	NameSpelling  string       `json:"spelled,omitempty"`
 	Arrives       string       `json:"arrives,omitempty"`
-	Ways          []attack     `json:"ways,omitempty"`
+	Variants      []attack     `json:"variants,omitempty"`
 	CountsReviews bool         `json:"counts,omitempty"`
 	rawRequest    `json:",inline"`
 
@@ -82,7 +82,7 @@ const (
 var attackKinds = sync.OnceValue(func() []attackKind {
 	kinds := fixtures.Table[[]attackKind]("attacks.yaml", attacksFile)
 	for i := range kinds {
-		kinds[i].Attacks = expandWays(kinds[i].Attacks)
+		kinds[i].Attacks = expandVariants(kinds[i].Attacks)
 		for n := range kinds[i].Attacks {
 			a := &kinds[i].Attacks[n]
 			a.kind = kinds[i].Kind
@@ -102,14 +102,14 @@ func attacksOf(selected func(kind string) bool) (all []attack) {
 	return all
 }
 
-// expandWays returns one attack for each way in which an attack is tried.
-func expandWays(list []attack) (all []attack) {
+// expandVariants returns one attack for each variant of an attack.
+func expandVariants(list []attack) (all []attack) {
 	for _, a := range list {
-		for _, way := range a.Ways {
-			way.Name, way.Who, way.Lines = way.Name+": "+a.Name, a.Who, slices.Concat(a.Lines, way.Lines)
-			all = append(all, way)
+		for _, variant := range a.Variants {
+			variant.Name, variant.Who, variant.Lines = variant.Name+": "+a.Name, a.Who, slices.Concat(a.Lines, variant.Lines)
+			all = append(all, variant)
 		}
-		if a.Ways == nil {
+		if a.Variants == nil {
 			all = append(all, a)
 		}
 	}

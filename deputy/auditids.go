@@ -39,8 +39,8 @@ func (s sentRequests) checkPreflight(g *group, e *preflightEvidence) error {
 
 // checkRows asserts that no two rows of the deputy's audit log have the same audit ID.
 func (s sentRequests) checkRows(e *auditLogsEvidence) error {
-	for _, way := range e.Ways {
-		for _, row := range way.Rows {
+	for _, route := range e.Routes {
+		for _, row := range route.Rows {
 			if err := s.add(row.AuditID); err != nil {
 				return fmt.Errorf("the row of %s, %s: %w", row.Actor, row.URI, err)
 			}

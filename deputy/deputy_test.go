@@ -169,11 +169,11 @@ func TestBroken(t *testing.T) {
 		if err := (sentRequests{}).checkRows(e); err != nil {
 			t.Fatal(err)
 		}
-		rows := e.Ways[0].Rows
+		rows := e.Routes[0].Rows
 		rows[0].Actor, rows[1].AuditID = "somebody-else", "lost"
 		rows[2].Cluster, rows[3].Verb, rows[4].Resource = "elsewhere", "get", "secrets"
-		e.Ways[1].Rows = e.Ways[1].Rows[1:]
-		e.Ways[0].Attacks.Attacks[0].Answers[0].Code = http.StatusTeapot
+		e.Routes[1].Rows = e.Routes[1].Rows[1:]
+		e.Routes[0].Attacks.Attacks[0].Answers[0].Code = http.StatusTeapot
 		out := newJudgement()
 		if err := e.judge(out, &group{name: constrained, fixture: w, people: people, requests: 3, account: proxyName, reference: true, cluster: localCluster}, false); err != nil {
 			t.Fatal(err)
@@ -378,9 +378,9 @@ func testJudgeNotices(t *testing.T, p *plan, view record.View) {
 		"a question to the authorizer":  {preflightPart, func(e *partEvidence) { e.Preflight.Visits[0].Authorizer = nil }, "and has to be asked"},
 		"a request that did not arrive": {preflightPart, func(e *partEvidence) { e.Preflight.Questions[0].Request.Audit = nil }, "it did not arrive"},
 		"a review that failed":          {preflightPart, func(e *partEvidence) { e.Preflight.Questions[0].Review.Response.Code = 500 }, "the review was answered 500"},
-		"a row that is missing":         {auditLogsPart, func(e *partEvidence) { e.AuditLogs.Ways[0].Rows = e.AuditLogs.Ways[0].Rows[1:] }, "has no row of the deputy"},
+		"a row that is missing":         {auditLogsPart, func(e *partEvidence) { e.AuditLogs.Routes[0].Rows = e.AuditLogs.Routes[0].Rows[1:] }, "has no row of the deputy"},
 		"another person in an event": {auditLogsPart, func(e *partEvidence) {
-			editEvent(&e.AuditLogs.Ways[0].Attacks.Attacks[0], `"username":"client-0@corp"`, `"username":"somebody"`)
+			editEvent(&e.AuditLogs.Routes[0].Attacks.Attacks[0], `"username":"client-0@corp"`, `"username":"somebody"`)
 		}, `it was made as "somebody"`},
 		"an event with other groups": {attacksPart, func(e *partEvidence) {
 			const user = `"impersonatedUser":{"groups":[`

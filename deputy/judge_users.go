@@ -22,10 +22,10 @@ const (
 // row by row.
 func (e *auditLogsEvidence) judge(out *judgement, g *group, logged bool) error {
 	routes := g.listRoutes()
-	if len(e.Ways) != len(routes) {
-		return fmt.Errorf("there is evidence of %d ways to the API server, not of %d", len(e.Ways), len(routes))
+	if len(e.Routes) != len(routes) {
+		return fmt.Errorf("there is evidence of %d ways to the API server, not of %d", len(e.Routes), len(routes))
 	}
-	for n, route := range e.Ways {
+	for n, route := range e.Routes {
 		if route.Attacks == nil {
 			return errors.New("there is no evidence of requests")
 		}
@@ -54,27 +54,27 @@ type route struct {
 }
 
 // listRoutes returns the routes by which everybody sends requests: to two reference deputies, and to a hub or a proxy.
-func (g *group) listRoutes() (ways []route) {
+func (g *group) listRoutes() (routes []route) {
 	if g.reference {
 		deputy := route{people: withSessions(g.people), hasRows: true}
-		ways = append(ways, deputy, deputy)
+		routes = append(routes, deputy, deputy)
 	}
 	if !g.reference || g.hasTwoClusters() {
-		ways = append(ways, route{people: g.people, twoClusters: g.hasTwoClusters()})
+		routes = append(routes, route{people: g.people, twoClusters: g.hasTwoClusters()})
 	}
-	return ways
+	return routes
 }
 
 // judgeRows demands that each row of the reference deputy's audit log has the event of the same request in the API
 // server's log, and each event a row.
-func (w *wayEvidence) judgeRows(out *judgement, cluster string) {
+func (r *routeEvidence) judgeRows(out *judgement, cluster string) {
 	events := map[string]*auditv1.Event{}
-	for i := range w.Attacks.Attacks {
-		for _, event := range w.Attacks.Attacks[i].eventsByKey() {
+	for i := range r.Attacks.Attacks {
+		for _, event := range r.Attacks.Attacks[i].eventsByKey() {
 			events[string(event.AuditID)] = event.Event
 		}
 	}
-	for _, row := range w.Rows {
+	for _, row := range r.Rows {
 		event := events[row.AuditID]
 		delete(events, row.AuditID)
 		out.checks++
@@ -131,17 +131,17 @@ func failWithoutRow(out *judgement, event *auditv1.Event) {
 }
 
 // judgeAnswers demands that the answers follow from the grants. Everybody has two entries in the table.
-func (w *wayEvidence) judgeAnswers(out *judgement, g *group) {
+func (r *routeEvidence) judgeAnswers(out *judgement, g *group) {
 	grants := g.grants()
 	list := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: Namespace}
-	for n, evidence := range w.Attacks.Attacks {
+	for n, evidence := range r.Attacks.Attacks {
 		want := http.StatusForbidden
 		if g.people[n/2].isGranted(grants, list) {
 			want = http.StatusOK
 		}
 		for i, got := range evidence.Answers {
 			if got.Code != want {
-				out.fail("request "+markerOf(w.Attacks.Run, n, i+1), wantAnswer, "code %d, want %d %s", got.Code, want, got.Problem)
+				out.fail("request "+markerOf(r.Attacks.Run, n, i+1), wantAnswer, "code %d, want %d %s", got.Code, want, got.Problem)
 			}
 		}
 	}

@@ -208,6 +208,6 @@ func observeAuditLogs(ctx context.Context, g *group, ep *endpoint) (e *auditLogs
 		}
 	}
 	attacks, err := ep.sendForEverybody(ctx, g.requests)
-	e.Ways = append(e.Ways, wayEvidence{Attacks: attacks})
+	e.Routes = append(e.Routes, routeEvidence{Attacks: attacks})
 	return e, err
 }

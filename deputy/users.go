@@ -85,14 +85,14 @@ func repeatRequest(r rawRequest, times int, twoClusters bool) (all []rawRequest)
 
 // auditLogsEvidence is what was seen while everybody sent requests.
 type auditLogsEvidence struct {
-	// Ways are in the order of listRoutes.
-	Ways []wayEvidence `json:"ways"`
+	// Routes are in the order of listRoutes.
+	Routes []routeEvidence `json:"ways"`
 	// Others are the events of the proxy identity in that time to which no row of the deputy belongs.
 	Others []auditv1.Event `json:"others,omitempty"`
 }
 
-// wayEvidence is what became of the requests on one way, and the log of the deputy on it.
-type wayEvidence struct {
+// routeEvidence is what became of the requests on one route, and the log of the deputy on it.
+type routeEvidence struct {
 	Attacks *attacksEvidence `json:"attacks"`
 	Rows    []reference.Row  `json:"rows,omitempty"`
 }
@@ -166,7 +166,7 @@ func (p *plane) compareLogs(ctx context.Context, began time.Time, requests int, 
 		if err != nil {
 			return nil, err
 		}
-		e.Ways = append(e.Ways, wayEvidence{evidence, d.rows})
+		e.Routes = append(e.Routes, routeEvidence{evidence, d.rows})
 		ids.Insert(seq.Map(d.rows, func(row reference.Row) string { return row.AuditID })...)
 	}
 	others, err := p.EventsBy(proxyName)

@@ -295,7 +295,7 @@ func (r Request) canCreate() bool {
 // k8s.io/kubernetes/pkg/registry/authorization/util).
 func requestedReview(r Request) (a Attributes, about scenarios.User, ok bool) {
 	raw, err := json.Marshal(r.Body)
-	spec, isReview := scenarios.Asked(raw)
+	spec, isReview := scenarios.ReviewOfBody(raw)
 	if r.Verb != "create" || err != nil || !isReview {
 		return a, about, false
 	}

@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Asked returns what authorizers must be asked for a request whose body is an access review. It is the same question,
-// for any version if it names none, and with the requirements of its selectors (ResourceAttributesFrom of
-// k8s.io/kubernetes/pkg/registry/authorization/util). A question that names no user is about the user who asks.
-func Asked(body []byte) (spec authorizationv1.SubjectAccessReviewSpec, ok bool) {
+// ReviewOfBody returns the access review that is the body of a request, in the form in which authorizers get it: for any
+// version if it names none, and with the requirements of its selectors (ResourceAttributesFrom of
+// k8s.io/kubernetes/pkg/registry/authorization/util). A review that names no user is about the user who sends the
+// request. ok is false if the body is not an access review.
+func ReviewOfBody(body []byte) (spec authorizationv1.SubjectAccessReviewSpec, ok bool) {
 	var r authorizationv1.SubjectAccessReview
 	if json.Unmarshal(body, &r) != nil || !strings.HasSuffix(r.Kind, "SubjectAccessReview") {
 		return spec, false

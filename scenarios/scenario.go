@@ -360,8 +360,8 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Together returns the steps whose requests are sent at the same time as that of step i, which is the first of them.
-func (s *Scenario) Together(i int) []Step {
+// ConcurrentSteps returns the steps whose requests are sent at the same time. The first of them is step i.
+func (s *Scenario) ConcurrentSteps(i int) []Step {
 	end := i + 1
 	for end < len(s.Steps) && s.Steps[end].Beside {
 		end++

@@ -262,9 +262,9 @@ func (r *Request) lines() map[string][]string {
 	return h
 }
 
-// Wanted returns the user that the headers ask for, before the API server adds groups (processImpersonationHeaders in
-// k8s.io/apiserver/pkg/endpoints/filters/impersonation).
-func (r *Request) Wanted() User {
+// RequestedUser returns the user that the headers ask for, before the API server adds groups
+// (processImpersonationHeaders in k8s.io/apiserver/pkg/endpoints/filters/impersonation).
+func (r *Request) RequestedUser() User {
 	u := User{Extra: map[string][]string{}}
 	for name, values := range r.lines() {
 		name = textproto.CanonicalMIMEHeaderKey(name)

@@ -79,7 +79,7 @@ func (j *judge) bind(s *scenarios.Scenario) (problem string) {
 func (j *judge) judgeSteps() (problem string) {
 	remaining := j.e.Steps
 	for first := 0; first < len(j.s.Steps); {
-		group := j.s.Together(first)
+		group := j.s.ConcurrentSteps(first)
 		if group[0].Sent() != nil {
 			if missing, isMissing := findMissing(remaining, first, len(group)); isMissing {
 				return "there is no observation of step " + strconv.Itoa(missing)

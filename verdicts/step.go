@@ -261,7 +261,7 @@ func (v *stepJudge) checkWantedUser() {
 		return
 	}
 	u := v.event.ImpersonatedUser
-	got, want := scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra), v.request.Wanted()
+	got, want := scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra), v.request.RequestedUser()
 	if d, ok := v.finalReview(); ok {
 		v.compare(finalUserField, got.Render(), reviewUser(d.Spec).Render())
 	}
@@ -373,7 +373,7 @@ func reviewUser(spec authorizationv1.SubjectAccessReviewSpec) scenarios.User {
 // requestedReview returns the access review that the request itself asks for, if it asks for one and was answered. The
 // review is about the user whom the request names, or else about the user as whom it is sent.
 func (v *stepJudge) requestedReview() (spec authorizationv1.SubjectAccessReviewSpec, ok bool) {
-	spec, ok = scenarios.Asked(v.o.Request.Body)
+	spec, ok = scenarios.ReviewOfBody(v.o.Request.Body)
 	if !ok || v.o.Response.Code != codeCreated {
 		return spec, false
 	}

@@ -172,7 +172,7 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	last := time.Now()
 	defer run.hangUp(ctx, e)
 	for i := 0; i < len(run.bound.Steps); {
-		steps := run.bound.Together(i)
+		steps := run.bound.ConcurrentSteps(i)
 		if steps[0].Wait > 0 {
 			run.hangUp(ctx, e)
 		}

@@ -114,7 +114,7 @@ func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) ve
 	o.Request.Credential, o.Request.URL, o.Request.Headers = &credential, r.URI(), r.WireHeaders()
 	impersonated := scenarios.User{}
 	if r.Impersonate != nil {
-		impersonated = r.Wanted()
+		impersonated = r.RequestedUser()
 	}
 	if x.User != nil {
 		impersonated = *x.User

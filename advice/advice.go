@@ -87,13 +87,13 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 	}
 	identities, actions, pairs := map[*identity]bool{}, map[doing]bool{}, map[pair]bool{}
 	sum.Name = r.name
-	for _, seen := range r.sorted() {
-		p, isServed := seen.served()
+	for _, pair := range r.sorted() {
+		p, isServed := pair.served()
 		if !isServed {
 			continue
 		}
 		pairs[p] = true
-		sum.Requests += r.seen[seen]
+		sum.Requests += r.seen[pair]
 		if !identities[p.as] {
 			identities[p.as] = true
 			grants = append(grants, p.as.grants...)
@@ -106,8 +106,8 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 	sum.Seen = len(pairs)
 	sum.Identities, sum.Actions = len(identities), len(actions)
 	identitiesBy := map[oracle.Mode]int{}
-	for as := range identities {
-		identitiesBy[as.mode]++
+	for id := range identities {
+		identitiesBy[id.mode]++
 	}
 	for do := range actions {
 		sum.Allowed += identitiesBy[do.mode]
@@ -117,8 +117,8 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 
 // listKept returns the impersonations of the requestor that no constrained mode can serve.
 func (r *requestor) listKept() (out []Kept) {
-	for as, n := range r.countRequests(func(as *identity) bool { return as.mode == "" }) {
-		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: as.as, Why: as.why, Instead: as.instead.String(), Legacy: as.legacy, Requests: n})
+	for id, n := range r.countRequests(func(id *identity) bool { return id.mode == "" }) {
+		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: id.as, Why: id.why, Instead: id.instead.String(), Legacy: id.legacy, Requests: n})
 	}
 	slices.SortFunc(out, func(a, b Kept) int {
 		return cmp.Or(strings.Compare(a.As.User, b.As.User), strings.Compare(a.Why, b.Why), cmp.Compare(len(a.As.Groups), len(b.As.Groups)), cmp.Compare(a.Requests, b.Requests))
@@ -128,9 +128,9 @@ func (r *requestor) listKept() (out []Kept) {
 
 // listRedundant returns the impersonations of the requestor that a constrained mode can serve with one header less.
 func (r *requestor) listRedundant() (out []Redundant) {
-	isRedundant := func(as *identity) bool { return as.mode != "" && as.instead != nil }
-	for as, n := range r.countRequests(isRedundant) {
-		out = append(out, Redundant{r.name, as.as, as.instead.String(), n})
+	isRedundant := func(id *identity) bool { return id.mode != "" && id.instead != nil }
+	for id, n := range r.countRequests(isRedundant) {
+		out = append(out, Redundant{r.name, id.as, id.instead.String(), n})
 	}
 	slices.SortFunc(out, func(a, b Redundant) int {
 		return cmp.Or(strings.Compare(a.As.User, b.As.User), slices.Compare(a.As.Groups, b.As.Groups), strings.Compare(a.Instead, b.Instead), cmp.Compare(a.Requests, b.Requests))
@@ -207,15 +207,15 @@ func namesByAtom(grants []scenarios.Grant) map[atom]sets.Set[string] {
 			continue
 		}
 		a.group, a.resource = g.APIGroups[0], g.Resources[0]
-		known, isKnown := names[a]
-		hasAllNames := isKnown && known == nil
+		nameSet, isKnown := names[a]
+		hasAllNames := isKnown && nameSet == nil
 		switch {
 		case len(g.Names) == 0 || hasAllNames:
 			names[a] = nil
 		case !isKnown:
 			names[a] = sets.New(g.Names...)
 		default:
-			known.Insert(g.Names...)
+			nameSet.Insert(g.Names...)
 		}
 	}
 	return names

@@ -94,14 +94,14 @@ const identityPrefix = "impersonate:"
 func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 	rules, unbound := scenarios.BoundRules(objects)
 	all := newBound(rules)
-	known, has := map[ruleKey]Holder{}, powerSet{}
+	holdersByRule, has := map[ruleKey]Holder{}, powerSet{}
 	for _, r := range rules {
 		key := ruleKey{label(r.Role), r.Namespace, r.Rule, len(r.NonResourceURLs) > 0}
-		h, isKnown := known[key]
+		h, isKnown := holdersByRule[key]
 		if !isKnown {
 			h = Holder{Subject: r.Subject, Role: key.role, Rule: r.Rule, Wildcard: slices.Contains(r.Verbs, "*"), Powers: findPowers(r.Grant)}
 			h.complete(all)
-			known[key] = h
+			holdersByRule[key] = h
 		}
 		if len(h.Powers) > 0 {
 			h = h.bindTo(r.Subject, label(r.Binding))
@@ -263,7 +263,7 @@ func findIdentities(g scenarios.Grant) (out []Power) {
 	for _, c := range checks {
 		p := Power{Mode: c.mode, Grant: g, GateOff: c.mode == oracle.Legacy, GateOn: c.mode == oracle.Legacy}
 		p.Grant.Verbs, p.Grant.APIGroups = []string{c.verb()}, []string{c.group}
-		p.Whom = slices.DeleteFunc(c.whom(g), func(whom string) bool { return !g.Covers(c.example(g, whom)) })
+		p.Whom = slices.DeleteFunc(c.listNames(g), func(name string) bool { return !g.Covers(c.example(g, name)) })
 		if len(p.Whom) > 0 {
 			out = append(out, p)
 		}
@@ -271,42 +271,42 @@ func findIdentities(g scenarios.Grant) (out []Power) {
 	return out
 }
 
-// whom returns the resources that the check may be about, with the keys of extra that the rule names.
-func (c check) whom(g scenarios.Grant) (whom []string) {
+// listNames returns the resources that the check may be about, with the keys of extra that the rule names.
+func (c check) listNames(g scenarios.Grant) (names []string) {
 	for _, r := range c.resources {
-		whom = append(whom, r)
+		names = append(names, r)
 		if r == "userextras" {
-			whom = append(whom, c.extraKeys(g)...)
+			names = append(names, c.extraKeys(g)...)
 		}
 	}
-	return slices.Compact(whom)
+	return slices.Compact(names)
 }
 
 // extraKeys returns the keys of extra that a rule names and that the check can ask for, appended to the resource.
 // Nobody sends the key *, but for four values or more a constrained mode asks for it first.
-func (c check) extraKeys(g scenarios.Grant) (whom []string) {
+func (c check) extraKeys(g scenarios.Grant) (keys []string) {
 	for _, resource := range g.Resources {
 		head, key, _ := strings.Cut(resource, "/")
 		isExtra := head == "userextras" || head == "*"
 		isLegacyStar := key == "*" && c.mode == oracle.Legacy
 		if isExtra && key != "" && !isLegacyStar {
-			whom = append(whom, "userextras/"+key)
+			keys = append(keys, "userextras/"+key)
 		}
 	}
-	return whom
+	return keys
 }
 
 // example returns a check of this kind that a rule may allow.
-func (c check) example(g scenarios.Grant, whom string) authorizationv1.SubjectAccessReviewSpec {
-	resource, key, _ := strings.Cut(whom, "/")
+func (c check) example(g scenarios.Grant, name string) authorizationv1.SubjectAccessReviewSpec {
+	resource, key, _ := strings.Cut(name, "/")
 	a := &authorizationv1.ResourceAttributes{Verb: c.verb(), Group: c.group, Resource: resource, Subresource: key, Name: "any"}
 	if len(g.Names) > 0 {
 		a.Name = g.Names[0]
 	}
 	switch {
-	case whom == "userextras":
+	case name == "userextras":
 		a.Subresource = "any"
-	case whom == "serviceaccounts":
+	case name == "serviceaccounts":
 		a.Namespace = g.Namespace
 	case c.mode == oracle.AssociatedNode:
 		a.Name = "*"
@@ -322,11 +322,11 @@ func explainUseless(g scenarios.Grant) string {
 		return unlike
 	}
 	for _, c := range checks {
-		for _, whom := range c.whom(g) {
-			if !strings.HasPrefix(g.Resources[0], strings.TrimSuffix(whom, "/*")) {
+		for _, name := range c.listNames(g) {
+			if !strings.HasPrefix(g.Resources[0], strings.TrimSuffix(name, "/*")) {
 				continue
 			}
-			if misses := server.NearMisses(c.example(g, whom)); len(misses) > 0 {
+			if misses := server.NearMisses(c.example(g, name)); len(misses) > 0 {
 				return misses[0].Differs
 			}
 		}
@@ -381,18 +381,18 @@ func (h *Holder) complete(all bound) {
 func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.Grant, blocked []string) {
 	for _, resource := range p.Whom {
 		for _, name := range p.Grant.Names {
-			mode, as := oracle.UserInfo, scenarios.Subject{User: name}
+			mode, target := oracle.UserInfo, scenarios.Subject{User: name}
 			g := scenarios.Grant{Subject: subject, APIGroups: []string{authentication}, Resources: []string{resource}, Names: []string{name}, Namespace: p.Grant.Namespace}
 			node, isNode := strings.CutPrefix(name, nodePrefix)
 			key, isExtra := strings.CutPrefix(resource, "userextras/")
 			switch {
 			case resource == "serviceaccounts":
-				mode, as = oracle.ServiceAccount, scenarios.Subject{User: serviceaccount.MakeUsername(g.Namespace, name)}
+				mode, target = oracle.ServiceAccount, scenarios.Subject{User: serviceaccount.MakeUsername(g.Namespace, name)}
 			case resource == "groups" && name == user.SystemPrivilegedGroup, resource == "userextras":
 				blocked = append(blocked, "no constrained mode takes the group system:masters, and of extra keys have to be named")
 				continue
 			case resource == "groups":
-				as = scenarios.Subject{Group: name}
+				target = scenarios.Subject{Group: name}
 			case resource == "users" && isNode:
 				mode, g.Resources, g.Names = oracle.ArbitraryNode, []string{"nodes"}, []string{node}
 			case isExtra && !isConstrainedKey(key):
@@ -400,7 +400,7 @@ func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.G
 				continue
 			}
 			g.Verbs = []string{identityPrefix + string(mode)}
-			grants = append(append(grants, g), b.actions(as, mode)...)
+			grants = append(append(grants, g), b.actions(target, mode)...)
 		}
 	}
 	return grants, blocked
@@ -428,19 +428,19 @@ func newBound(rules []scenarios.BoundRule) bound {
 }
 
 // actions returns what a subject may do, as grants that allow it by a mode.
-func (b bound) actions(as scenarios.Subject, mode oracle.Mode) []scenarios.Grant {
-	key := powerKey{as, mode, true}
+func (b bound) actions(subject scenarios.Subject, mode oracle.Mode) []scenarios.Grant {
+	key := powerKey{subject, mode, true}
 	may, known := b.may[key]
 	if !known {
-		for _, g := range b.grants[as] {
+		for _, g := range b.grants[subject] {
 			action, verbs := *g, g.Verbs
 			if slices.Contains(verbs, "*") { // every verb that API servers have
-				verbs = slices.Concat(named, unnamed)
+				verbs = slices.Concat(namedVerbs, unnamedVerbs)
 			}
 			action.Verbs = seq.Map(verbs, func(v string) string { return onPrefix + string(mode) + ":" + v })
 			may = append(may, action)
 		}
-		may = mergeAll(as, may)
+		may = mergeAll(subject, may)
 		b.may[key] = may
 	}
 	return may

@@ -33,9 +33,9 @@ type candidate struct {
 
 // findInstead returns another request for the user whom a requestor impersonates, or nil if there is none. It differs
 // in Impersonate-Group. No mode adds a UID or extra keys, so without these headers the user would be another one.
-func (s *Summary) findInstead(r *requestor, who scenarios.User, as scenarios.Impersonate) *instead {
-	want := oracle.Resulting(oracle.Legacy, &as)
-	for _, c := range changeGroups(as) {
+func (s *Summary) findInstead(r *requestor, who scenarios.User, impersonation scenarios.Impersonate) *instead {
+	want := oracle.Resulting(oracle.Legacy, &impersonation)
+	for _, c := range changeGroups(impersonation) {
 		if !equalUsers(want, predictConstrained(c.as)) {
 			continue
 		}
@@ -48,29 +48,29 @@ func (s *Summary) findInstead(r *requestor, who scenarios.User, as scenarios.Imp
 
 // changeGroups returns the requests that differ from one in Impersonate-Group and may give the same user: without the
 // header, without a group that the API server adds by itself, and with each group once.
-func changeGroups(as scenarios.Impersonate) (all []candidate) {
-	if len(as.Groups) == 0 {
+func changeGroups(impersonation scenarios.Impersonate) (all []candidate) {
+	if len(impersonation.Groups) == 0 {
 		return nil
 	}
-	without := func(change string, adds []string, drop func(group string) bool) {
-		c := candidate{as: as, change: change, adds: adds}
-		c.as.Groups = slices.DeleteFunc(slices.Clone(as.Groups), drop)
+	addCandidate := func(change string, adds []string, drop func(group string) bool) {
+		c := candidate{as: impersonation, change: change, adds: adds}
+		c.as.Groups = slices.DeleteFunc(slices.Clone(impersonation.Groups), drop)
 		if len(c.as.Groups) == 0 {
 			c.as.Groups = nil
 		}
 		all = append(all, c)
 	}
-	alone := predictConstrained(scenarios.Impersonate{User: as.User})
-	added := slices.DeleteFunc(slices.Clone(alone.Groups), func(group string) bool { return !slices.Contains(as.Groups, group) })
-	without("leave out Impersonate-Group", added, func(string) bool { return true })
-	for _, group := range added {
-		without("leave out Impersonate-Group: "+group, []string{group}, func(g string) bool { return g == group })
+	userWithoutGroups := predictConstrained(scenarios.Impersonate{User: impersonation.User})
+	addedGroups := slices.DeleteFunc(slices.Clone(userWithoutGroups.Groups), func(group string) bool { return !slices.Contains(impersonation.Groups, group) })
+	addCandidate("leave out Impersonate-Group", addedGroups, func(string) bool { return true })
+	for _, group := range addedGroups {
+		addCandidate("leave out Impersonate-Group: "+group, []string{group}, func(g string) bool { return g == group })
 	}
 	known := sets.New[string]()
-	for _, group := range as.Groups {
+	for _, group := range impersonation.Groups {
 		if isRepeated := known.Has(group); isRepeated {
 			seen := false
-			without("send Impersonate-Group: "+group+" once", nil, func(g string) bool {
+			addCandidate("send Impersonate-Group: "+group+" once", nil, func(g string) bool {
 				isFurther := g == group && seen
 				seen = seen || g == group
 				return isFurther
@@ -83,8 +83,8 @@ func changeGroups(as scenarios.Impersonate) (all []candidate) {
 
 // predictConstrained returns the user that a constrained mode makes of a request. The modes differ only in the names
 // that they are for.
-func predictConstrained(as scenarios.Impersonate) scenarios.User {
-	return oracle.Resulting(oracle.UserInfo, &as)
+func predictConstrained(impersonation scenarios.Impersonate) scenarios.User {
+	return oracle.Resulting(oracle.UserInfo, &impersonation)
 }
 
 // String returns which header has to be changed, and why the user stays the same. It is empty if there is no such

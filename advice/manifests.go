@@ -103,12 +103,12 @@ func splitDocuments(raw []byte) []document {
 // document. An error without a line is about the first line that is not empty.
 func (d *document) explain(file string) error {
 	space := len(d.text) - len(bytes.TrimLeft(d.text, " \t\r\n"))
-	within := bytes.Count(d.text[:space], []byte{'\n'})
+	lineOffset := bytes.Count(d.text[:space], []byte{'\n'})
 	if m := yamlError.FindStringSubmatch(d.err.Error()); len(m) > 0 && m[3] != "" {
-		within, _ = strconv.Atoi(m[3])
-		within--
+		lineOffset, _ = strconv.Atoi(m[3])
+		lineOffset--
 	}
-	return fmt.Errorf("%s:%d: %s", file, d.line+within, yamlError.ReplaceAllString(d.err.Error(), ""))
+	return fmt.Errorf("%s:%d: %s", file, d.line+lineOffset, yamlError.ReplaceAllString(d.err.Error(), ""))
 }
 
 var errNoObject = errors.New("not a Kubernetes object (expected one with apiVersion and kind)")
@@ -151,13 +151,13 @@ func (d *document) read() (err error) {
 // checkObject returns why an API server would refuse an object, as far as permissions depend on it.
 func checkObject(o map[string]any) error {
 	kind, version := scenarios.Text(o, "kind"), scenarios.Text(o, "apiVersion")
-	known := slices.Contains(kinds, kind)
+	isKnown := slices.Contains(kinds, kind)
 	switch {
 	case kind == "":
 		return errNoObject
-	case !known && strings.HasPrefix(version, rbacv1.GroupName+"/"):
+	case !isKnown && strings.HasPrefix(version, rbacv1.GroupName+"/"):
 		return fmt.Errorf("unknown kind %q (expected %s)", kind, strings.Join(kinds, ", "))
-	case !known:
+	case !isKnown:
 		return nil
 	case version != rbacv1.SchemeGroupVersion.String():
 		return fmt.Errorf("a %s of apiVersion %q (expected %s)", kind, version, rbacv1.SchemeGroupVersion)
@@ -265,7 +265,7 @@ func appendRules(rules []any, role map[string]any) []any {
 	out := slices.Clone(rules)
 	part, _ := role["rules"].([]any)
 	for _, r := range part {
-		if !slices.ContainsFunc(out, func(known any) bool { return reflect.DeepEqual(known, r) }) {
+		if !slices.ContainsFunc(out, func(other any) bool { return reflect.DeepEqual(other, r) }) {
 			out = append(out, r)
 		}
 	}

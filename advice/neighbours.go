@@ -20,19 +20,19 @@ const neighbourSuffix = "-neighbour"
 // Neighbours returns, for each impersonation that was seen, neighbours that must be denied: with another user, verb,
 // resource, namespace and name. It leaves out what the requestor was also seen to do in that mode. without counts the
 // respects in which there is no neighbour to try, such as another namespace where all of them are allowed.
-func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
+func Neighbours(observations []Seen) (out []Neighbour, without map[string]int) {
 	wide := footprint{}
-	for _, s := range seen {
+	for _, s := range observations {
 		wide[s.foot()] = true
 	}
 	without = map[string]int{}
-	for _, s := range seen {
+	for _, s := range observations {
 		if s.Mode == "" {
 			continue
 		}
 		stranger := s // somebody of the same kind as whom nobody was seen
 		stranger.As = scenarios.Impersonate{User: s.As.User + neighbourSuffix}
-		tried := []Neighbour{{stranger, "user"}}
+		strangers := []Neighbour{{stranger, "user"}}
 		for differs, candidates := range s.changedActions() {
 			n := slices.IndexFunc(candidates, func(a Action) bool { return !wide.includes(s, a) })
 			if n < 0 {
@@ -41,17 +41,17 @@ func Neighbours(seen []Seen) (out []Neighbour, without map[string]int) {
 			}
 			next := s
 			next.Action = candidates[n]
-			tried = append(tried, Neighbour{next, differs})
+			strangers = append(strangers, Neighbour{next, differs})
 		}
-		slices.SortFunc(tried, func(a, b Neighbour) int { return compareActions(a.Action, b.Action) })
-		out = append(out, tried...)
+		slices.SortFunc(strangers, func(a, b Neighbour) int { return compareActions(a.Action, b.Action) })
+		out = append(out, strangers...)
 	}
 	return out, without
 }
 
 var (
-	named   = []string{"get", "update", "patch", "delete"}
-	unnamed = []string{"list", "watch", "create", "deletecollection"}
+	namedVerbs   = []string{"get", "update", "patch", "delete"}
+	unnamedVerbs = []string{"list", "watch", "create", "deletecollection"}
 	// bySelector are verbs that have a name if a field selector asks for one.
 	bySelector = []string{"list", "watch"}
 	paths      = []string{"get", "post", "put", "delete"}
@@ -78,12 +78,12 @@ func (s Seen) changedActions() map[string][]Action {
 	s.Action = s.Sendable()
 	s.Action.AnyName = false
 	respectsName := s.Action.Name != ""
-	verbs := unnamed
+	verbs := unnamedVerbs
 	switch {
 	case respectsName && slices.Contains(bySelector, s.Action.Verb):
 		verbs = bySelector
 	case respectsName:
-		verbs = named
+		verbs = namedVerbs
 	}
 	respects := map[string][]Action{
 		"verb": change(verbs, verb),

@@ -128,7 +128,7 @@ func (s *Summary) Add(e *auditv1.Event, isRepeated bool) error {
 }
 
 // note adds that a requestor did something on behalf of somebody.
-func (s *Summary) note(who scenarios.User, as scenarios.Impersonate, action Action, isRepeated bool) (*identity, error) {
+func (s *Summary) note(who scenarios.User, impersonation scenarios.Impersonate, action Action, isRepeated bool) (*identity, error) {
 	r := s.requestors[who.Name]
 	if r == nil {
 		r = &requestor{name: who.Name, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
@@ -137,7 +137,7 @@ func (s *Summary) note(who scenarios.User, as scenarios.Impersonate, action Acti
 	r.groups.Insert(who.Groups...)
 	action = r.limitNames(action, s.o.MaxNames)
 	r.what[action] = cmp.Or(r.what[action], &action)
-	p := pair{s.identity(r, who, as), r.what[action]}
+	p := pair{s.identity(r, who, impersonation), r.what[action]}
 	_, isKnown := r.seen[p]
 	if !isKnown {
 		s.size++
@@ -172,34 +172,34 @@ func (r *requestor) limitNames(a Action, most int) Action {
 	return a
 }
 
-func (s *Summary) identity(r *requestor, who scenarios.User, as scenarios.Impersonate) *identity {
-	key := fmt.Sprintf("%q %q %q %q %q", as.User, who.Extra, as.UID, as.Groups, as.Extra) // maps are printed in a fixed order
+func (s *Summary) identity(r *requestor, who scenarios.User, impersonation scenarios.Impersonate) *identity {
+	key := fmt.Sprintf("%q %q %q %q %q", impersonation.User, who.Extra, impersonation.UID, impersonation.Groups, impersonation.Extra) // maps are printed in a fixed order
 	if known := r.as[key]; known != nil {
 		return known
 	}
-	found := &identity{key: key, as: as}
-	for _, need := range s.server.Missing(who, &as, oracle.Request{}) {
+	entry := &identity{key: key, as: impersonation}
+	for _, need := range s.server.Missing(who, &impersonation, oracle.Request{}) {
 		switch {
 		case need.Mode == oracle.Legacy:
-			found.legacy = need.Grants
+			entry.legacy = need.Grants
 		case need.Refused != "":
-			found.why = reason(need.Refused)
-		case found.mode == "":
+			entry.why = reason(need.Refused)
+		case entry.mode == "":
 			// Missing was not given the request, so the grant of the action check is left out here.
-			found.mode, found.grants = need.Mode, slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
+			entry.mode, entry.grants = need.Mode, slices.DeleteFunc(slices.Clone(need.Grants), func(g scenarios.Grant) bool {
 				return strings.HasPrefix(g.Verbs[0], onPrefix)
 			})
 		}
 	}
-	if found.mode == oracle.AssociatedNode {
-		found.node = who.Extra
+	if entry.mode == oracle.AssociatedNode {
+		entry.node = who.Extra
 	}
-	if found.mode == "" && found.why == "" {
-		found.why = "nodes and service accounts are impersonated by name alone: with a UID, groups or extra no constrained mode applies"
+	if entry.mode == "" && entry.why == "" {
+		entry.why = "nodes and service accounts are impersonated by name alone: with a UID, groups or extra no constrained mode applies"
 	}
-	found.instead = s.findInstead(r, who, as)
-	r.as[key] = found
-	return found
+	entry.instead = s.findInstead(r, who, impersonation)
+	r.as[key] = entry
+	return entry
 }
 
 // reason returns why a mode refuses, as the message of a 403 says it.

@@ -86,9 +86,9 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 // Review compares a running cluster with what was seen and with its neighbours, by the answers of its authorizers to
 // the reviews of every mode. It sends and creates nothing else. model is the model of the cluster's API server, with
 // the cluster as its authorizer.
-func Review(ctx context.Context, model *oracle.Server, seen []advice.Seen, neighbours []advice.Neighbour) (*Findings, error) {
+func Review(ctx context.Context, model *oracle.Server, observations []advice.Seen, neighbours []advice.Neighbour) (*Findings, error) {
 	run := &run{server: model, found: &Findings{Otherwise: map[string]int{}}}
-	err := run.verifyAll(ctx, Options{Seen: seen, Neighbours: neighbours})
+	err := run.verifyAll(ctx, Options{Seen: observations, Neighbours: neighbours})
 	return run.found, err
 }
 

@@ -82,11 +82,11 @@ func (j *judgement) concludeDirect() {
 	t.addAnswers(j.plan, j.ownAnswers)
 	j.certification.Observation = j.plan.observe(j.ownAnswers)
 	unclear := j.concludeTime()
-	measured := j.plan.measureConcurrency(j.ownAnswers)
+	concurrencies := j.plan.measureConcurrency(j.ownAnswers)
 	for _, level := range j.plan.levels {
 		r := LevelResult{Level: level}
 		if level == j.plan.repeatLevel() {
-			r.Concurrency, r.Inconclusive = measured, j.concludeConcurrency(measured)
+			r.Concurrency, r.Inconclusive = concurrencies, j.concludeConcurrency(concurrencies)
 		}
 		r.Inconclusive = cmp.Or(r.Inconclusive, unclear[level])
 		j.conclude(r, t)
@@ -95,8 +95,8 @@ func (j *judgement) concludeDirect() {
 
 // concludeConcurrency marks the checks in which too few reviews were in flight at the same time. It returns why the
 // level is inconclusive, or "".
-func (j *judgement) concludeConcurrency(measured []Concurrency) (why string) {
-	for _, c := range measured {
+func (j *judgement) concludeConcurrency(concurrencies []Concurrency) (why string) {
+	for _, c := range concurrencies {
 		if !c.isEnough() {
 			j.certification.Cases[part{j.plan.repeatLevel(), c.Check}.id()] = CaseResult{Inconclusive: c.String() + ", and half of them have to"}
 			why = cmp.Or(why, c.Check+": "+c.String())
@@ -155,16 +155,16 @@ func (j *judgement) concludeCluster() {
 
 // countObserved counts once each check that was carried out and can be judged.
 func (j *judgement) countObserved(check string, t *tally) {
-	counted := map[string]bool{}
+	isCounted := map[string]bool{}
 	for _, a := range j.ownAnswers {
 		if a.Check != check || a.ClusterObservation == nil {
 			continue
 		}
-		if counted[a.Vector] {
+		if isCounted[a.Vector] {
 			continue
 		}
-		counted[a.Vector] = true
-		if judged, err := j.plan.judgeObservation(a); err == nil && !judged.unclear {
+		isCounted[a.Vector] = true
+		if result, err := j.plan.judgeObservation(a); err == nil && !result.unclear {
 			t.countOf(j.plan.partOfObservation(a)).answered++
 		}
 	}
@@ -184,8 +184,8 @@ func (j *judgement) concludeRevocation() {
 	for _, w := range windows() {
 		i := slices.IndexFunc(j.ownAnswers, func(a Answer) bool { return a.Check == revocation && a.Vector == w.ID })
 		if i >= 0 {
-			observed := j.ownAnswers[i].ClusterObservation
-			r.Windows = append(r.Windows, MeasuredWindow{w.ID, observed.Window, observed.Limit})
+			observation := j.ownAnswers[i].ClusterObservation
+			r.Windows = append(r.Windows, MeasuredWindow{w.ID, observation.Window, observation.Limit})
 		}
 	}
 	slices.SortFunc(r.Windows, func(x, y MeasuredWindow) int {

@@ -55,11 +55,11 @@ func isConcurrent(check string) bool { return strings.HasPrefix(check, concurren
 // the decision, each beside the other; questions of one user; and requests that have to be refused.
 func (b *Plan) concurrentQuestions() map[string][]Question {
 	random, all := policy.Random(b.Policy.Seed, "at once"), b.repeatableQuestions()
-	paired := seq.Filter(b.all, func(v Question) bool { return v.Paired && !b.leavesOut(v) })
+	pairs := seq.Filter(b.all, func(v Question) bool { return v.Paired && !b.leavesOut(v) })
 	badRequests := seq.Filter(b.all, func(v Question) bool { return v.canJoinWave() })
 	out := map[string][]Question{}
 	for i, f := range b.concurrentChecks() {
-		questions := slices.Clone(paired)
+		questions := slices.Clone(pairs)
 		if random.IntN(2) == 0 { // the second of each pair comes before the first
 			slices.Reverse(questions)
 		}
@@ -126,13 +126,13 @@ func (r *runner) connect(ctx context.Context, f concurrentCheck, conns *heldConn
 // askWave asks questions at the same time, and returns the answers in the order of the questions.
 func (r *runner) askWave(ctx context.Context, check string, clients []*client, conns *heldConns, questions []Question) []Answer {
 	answers, w := make([]Answer, len(questions)), newWave()
-	var answered sync.WaitGroup
+	var pending sync.WaitGroup
 	for i, q := range questions {
-		answered.Go(func() { answers[i] = clients[i%len(clients)].askHeld(ctx, check, q, w.newRequest()) })
+		pending.Go(func() { answers[i] = clients[i%len(clients)].askHeld(ctx, check, q, w.newRequest()) })
 	}
 	w.gather(ctx, len(questions))
 	w.release(ctx, conns)
-	answered.Wait()
+	pending.Wait()
 	if ctx.Err() != nil {
 		return nil // the answers would show our interruption
 	}

@@ -216,26 +216,26 @@ func (r *runner) askAgain(ctx context.Context, level CertificationLevel) bool {
 // askRobust repeats the scenarios' reviews over connections that stay open, all at once, after silence, and often. It
 // reports whether it makes sense to go on.
 func (r *runner) askRobust(ctx context.Context) bool {
-	repeated := r.Plan.repeatedQuestions()
+	repetitions := r.Plan.repeatedQuestions()
 	for _, check := range []string{http1Check, http2Check} {
-		if r.isTried(part{Robust, check}) && !r.askOverHTTP(ctx, check, repeated[check]) {
+		if r.isTried(part{Robust, check}) && !r.askOverHTTP(ctx, check, repetitions[check]) {
 			return false
 		}
 	}
-	if !r.runConcurrentChecks(ctx, repeated) {
+	if !r.runConcurrentChecks(ctx, repetitions) {
 		return false
 	}
-	if r.isTried(part{Robust, silenceCheck}) && !r.askInSilence(ctx, repeated[silenceCheck]) {
+	if r.isTried(part{Robust, silenceCheck}) && !r.askInSilence(ctx, repetitions[silenceCheck]) {
 		return false
 	}
-	return !r.isTried(part{Robust, driftCheck}) || r.askDrift(ctx, repeated[driftCheck])
+	return !r.isTried(part{Robust, driftCheck}) || r.askDrift(ctx, repetitions[driftCheck])
 }
 
 // runConcurrentChecks carries out all checks that ask questions at the same time. It reports whether it makes sense to
 // go on.
-func (r *runner) runConcurrentChecks(ctx context.Context, repeated map[string][]Question) bool {
+func (r *runner) runConcurrentChecks(ctx context.Context, repetitions map[string][]Question) bool {
 	for _, f := range r.Plan.concurrentChecks() {
-		if r.isTried(part{r.Plan.repeatLevel(), f.check}) && !r.runConcurrentCheck(ctx, f, repeated[f.check]) {
+		if r.isTried(part{r.Plan.repeatLevel(), f.check}) && !r.runConcurrentCheck(ctx, f, repetitions[f.check]) {
 			return false
 		}
 	}

@@ -82,9 +82,9 @@ func (c *client) show(ctx context.Context, method string, body []byte) (string, 
 	for _, name := range []string{"Content-Type", "Accept"} {
 		flags = append(flags, fmt.Sprintf("-H '%s: %s'", name, req.Header.Get(name)))
 	}
-	shown := strings.ToValidUTF8(string(body), "\uFFFD")
-	if len(shown) > maxShown {
-		shown = fmt.Sprintf("%s… (%d bytes in all)", strings.ToValidUTF8(shown[:maxShown], ""), len(body))
+	text := strings.ToValidUTF8(string(body), "\uFFFD")
+	if len(text) > maxShown {
+		text = fmt.Sprintf("%s… (%d bytes in all)", strings.ToValidUTF8(text[:maxShown], ""), len(body))
 	}
-	return fmt.Sprintf("%s \\\n  --data-binary @- '%s' <<'EOF'\n%s\nEOF", strings.Join(flags, " "), req.URL, shown), nil
+	return fmt.Sprintf("%s \\\n  --data-binary @- '%s' <<'EOF'\n%s\nEOF", strings.Join(flags, " "), req.URL, text), nil
 }

@@ -158,10 +158,10 @@ func (f *certifyFlags) trial(o Options, challenge *Challenge, messages io.Writer
 }
 
 // trial returns the plan of a product that asks the questions of the options' plan.
-func (o Options) trial(subject Subject, challenge *Challenge, planned []product.Case) *Trial[Answer] {
+func (o Options) trial(subject Subject, challenge *Challenge, cases []product.Case) *Trial[Answer] {
 	t := &Trial[Answer]{
 		Subject: subject, Webhook: o.Webhook, Seed: o.Plan.Policy.Seed, Suite: o.Plan.Suite(), Challenge: challenge,
-		Planned: planned, Examine: o.Plan.Judge,
+		Planned: cases, Examine: o.Plan.Judge,
 	}
 	t.Ask = func(ctx context.Context, r *Runner[Answer], selects func(string) bool) error {
 		return askAll(ctx, r, o.selectCases(t.Planned, selects))
@@ -218,11 +218,11 @@ func notRunWithout(flag string) *product.NotRun {
 }
 
 // selectCases returns the options for those cases that are run.
-func (o Options) selectCases(planned []product.Case, selects func(string) bool) Options {
+func (o Options) selectCases(cases []product.Case, selects func(string) bool) Options {
 	o.isSelected = selects
 	o.Levels = []CertificationLevel{"none"}
 	has := func(level CertificationLevel) bool {
-		return slices.ContainsFunc(planned, func(c product.Case) bool { return c.Group == string(level) && c.NotRun == nil })
+		return slices.ContainsFunc(cases, func(c product.Case) bool { return c.Group == string(level) && c.NotRun == nil })
 	}
 	for _, level := range o.Plan.levels {
 		if has(level) {

@@ -87,10 +87,10 @@ func (c *heldConn) Close() error {
 }
 
 // setHeld begins to hold back writes, or sends those that were held back. The next read shows if that failed.
-func (c *heldConn) setHeld(held bool) {
+func (c *heldConn) setHeld(isHeld bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isHeld = held; !held && len(c.pending) > 0 {
+	if c.isHeld = isHeld; !isHeld && len(c.pending) > 0 {
 		_, _ = c.Conn.Write(c.pending)
 		c.pending = nil
 	}

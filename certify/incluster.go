@@ -222,8 +222,8 @@ func (c *cluster) askQuestion(ctx context.Context, check clusterCheck) Answer {
 	began := time.Now()
 	for {
 		observation := c.askReview(ctx, check.Spec)
-		waiting := check.Phase == phaseRestored && observation.Answer != string(check.Expect) && time.Since(began) < maxRecovery
-		if !waiting || ctx.Err() != nil {
+		isWaiting := check.Phase == phaseRestored && observation.Answer != string(check.Expect) && time.Since(began) < maxRecovery
+		if !isWaiting || ctx.Err() != nil {
 			return Answer{Check: inCluster, Vector: check.ID, ClusterObservation: observation, Millis: time.Since(began).Milliseconds()}
 		}
 		clusters.Pause(ctx, pollInterval)

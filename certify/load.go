@@ -54,11 +54,11 @@ func (o LoadOptions) Check() error {
 	}
 	isVolume := 0 <= o.Volume && o.Volume <= maxVolume
 	isIdle := 0 <= o.Idle && o.Idle <= maxIdle
-	different := slices.Compact(slices.Sorted(slices.Values(o.Rates)))
+	rates := slices.Compact(slices.Sorted(slices.Values(o.Rates)))
 	switch {
-	case different[0] < 1 || different[len(different)-1] > maxRate:
+	case rates[0] < 1 || rates[len(rates)-1] > maxRate:
 		return fmt.Errorf("load: %v: a rate is 1 to %d reviews per second", o.Rates, maxRate)
-	case len(different) < len(o.Rates):
+	case len(rates) < len(o.Rates):
 		return fmt.Errorf("load: %v: a rate is there twice", o.Rates)
 	case o.Length < time.Second || o.Length > maxLength:
 		return fmt.Errorf("load: a rate is kept up for 1 s to 24 h, not %s", o.Length)
@@ -231,9 +231,9 @@ func (r *runner) askPaced(ctx context.Context, sends []pacer.Send, check string,
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			late := time.Since(due)
+			delay := time.Since(due)
 			a := r.client.ask(ctx, check, scatteredQuestion(r.Plan.Scenario, i))
-			a.Micros, a.LateUs = time.Since(due).Microseconds(), max(late.Microseconds(), 0)
+			a.Micros, a.LateUs = time.Since(due).Microseconds(), max(delay.Microseconds(), 0)
 			answers[i] = a
 		})
 	}

@@ -118,9 +118,9 @@ func (b *Plan) planTally() *tally {
 			t.countOf(partOfQuestion(v)).planned++
 		}
 	}
-	repeated := b.repeatedQuestions()
+	repetitions := b.repeatedQuestions()
 	for _, check := range b.repeatChecks() {
-		for _, v := range repeated[check] {
+		for _, v := range repetitions[check] {
 			t.countOf(partOf(check, v)).planned++
 		}
 	}
@@ -140,7 +140,7 @@ func (b *Plan) clusterTally() *tally {
 // that is asked again counts only at its place in the order, because an answer to another question might otherwise
 // replace one that was wrong.
 func (t *tally) addAnswers(b *Plan, answers []Answer) {
-	counted, next, repeated := map[string]bool{}, map[string]int{}, b.repeatedQuestions()
+	isCounted, next, repetitions := map[string]bool{}, map[string]int{}, b.repeatedQuestions()
 	for _, a := range answers {
 		isDirect := a.ClusterObservation == nil && !isLoadCheck(a.Check)
 		if a.Control || !isDirect {
@@ -150,14 +150,14 @@ func (t *tally) addAnswers(b *Plan, answers []Answer) {
 		if !isKnown {
 			continue
 		}
-		switch all, n := repeated[a.Check], next[a.Check]; {
+		switch all, n := repetitions[a.Check], next[a.Check]; {
 		case a.Check != plainCheck:
 			if n < len(all) && all[n].ID == a.Vector {
 				next[a.Check]++
 				t.countOf(partOf(a.Check, v)).answered++
 			}
-		case !counted[a.Vector]:
-			counted[a.Vector] = true
+		case !isCounted[a.Vector]:
+			isCounted[a.Vector] = true
 			t.countOf(partOfQuestion(v)).answered++
 		}
 	}

@@ -54,13 +54,13 @@ func (b *Plan) Sample(n int, reasons ...string) *Plan {
 		isNamed := slices.Contains(reasons, v.Reason)
 		return v.Level == Robust || v.Paired || isNamed
 	}
-	sample := func(all []Question) (selected []Question) {
+	sample := func(all []Question) (questions []Question) {
 		for i, v := range all {
 			if i%n == 0 || isWanted(v) {
-				selected = append(selected, v)
+				questions = append(questions, v)
 			}
 		}
-		return selected
+		return questions
 	}
 	out.setQuestions(sample(b.Scenario), sample(b.Probes))
 	return &out
@@ -84,8 +84,8 @@ func makePlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 		}
 		b.Scenario = append(b.Scenario, v)
 	}
-	related := b.relationQuestions()
-	b.setQuestions(b.Scenario, related, b.specialQuestions(), b.incompleteQuestions(), b.derivedQuestions(), b.lookalikeQuestions(), b.versionQuestions(related), b.robustQuestions())
+	relations := b.relationQuestions()
+	b.setQuestions(b.Scenario, relations, b.specialQuestions(), b.incompleteQuestions(), b.derivedQuestions(), b.lookalikeQuestions(), b.versionQuestions(relations), b.robustQuestions())
 	return b, b.seal()
 }
 

@@ -222,7 +222,7 @@ func (b *Plan) derivedQuestions() []Question {
 // knows yet.
 func (b *Plan) versionQuestions(others []Question) []Question {
 	var out []Question
-	again := func(v Question, form Form, reason string) {
+	addRepetition := func(v Question, form Form, reason string) {
 		out = append(out, Question{
 			ID: string(form) + "/" + v.ID, Level: NoOvergrant, Form: form, Spec: v.Spec,
 			Expect: v.Expect, Reason: reason, ExplainsFaults: true, Base: v.ID,
@@ -233,14 +233,14 @@ func (b *Plan) versionQuestions(others []Question) []Question {
 		// Each reason comes twice, and some of the other questions come with every seed.
 		key := v.Reason + string(v.Expect)
 		if times[key]++; times[key] <= 2 || random.IntN(v1beta1Step) == 0 {
-			again(v, v1beta1, "versions-differ")
+			addRepetition(v, v1beta1, "versions-differ")
 			out[len(out)-1].Paired = v.Paired
 		}
 	}
 	for i, v := range b.Scenario {
-		again(v, v1beta1, "versions-differ")
+		addRepetition(v, v1beta1, "versions-differ")
 		if i%10 == 0 {
-			again(v, unknownFields, "unknown-fields-refused")
+			addRepetition(v, unknownFields, "unknown-fields-refused")
 		}
 	}
 	return out

@@ -179,8 +179,8 @@ func (r Rate) hasMemoryGrown() bool {
 	if len(r.Memory) < 3 || r.Memory[1] <= 0 {
 		return false
 	}
-	early, last := r.Memory[1], r.Memory[len(r.Memory)-1]
-	return last > 2*early && last-early > grownBytes
+	first, last := r.Memory[1], r.Memory[len(r.Memory)-1]
+	return last > 2*first && last-first > grownBytes
 }
 
 // isExcused reports whether an answer did not come in time because the harness itself was late. A wrong answer is never

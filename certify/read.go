@@ -85,9 +85,9 @@ var statusFields = []string{"allowed", "denied", "evaluationError", "reason"}
 // readStatus reads a status, and reports whether that was possible.
 func (a *Answer) readStatus(status fields) bool {
 	var problem, reason string
-	decided := status.decodeField("allowed", &a.Allowed) && status.decodeField("denied", &a.Denied)
+	isDecoded := status.decodeField("allowed", &a.Allowed) && status.decodeField("denied", &a.Denied)
 	explained := status.decodeField("evaluationError", &problem) && status.decodeField("reason", &reason)
-	if !decided || !explained {
+	if !isDecoded || !explained {
 		return false
 	}
 	a.HasStatus, a.HasEvaluationError, a.LeakedInternals = true, problem != "", findLeak(reason+"\n"+problem)
@@ -101,7 +101,7 @@ func (a *Answer) readStatus(status fields) bool {
 
 // isMisleading reports whether somebody may take a field for one that API servers read, although they do not read it.
 func isMisleading(name string) bool {
-	isMisspelt := func(known string) bool { return known != name && strings.EqualFold(known, name) }
+	isMisspelt := func(field string) bool { return field != name && strings.EqualFold(field, name) }
 	return slices.ContainsFunc(statusFields, isMisspelt) || strings.HasPrefix(strings.ToLower(name), "condition")
 }
 
@@ -116,10 +116,10 @@ func repeatsAnotherSpec(raw json.RawMessage, v Question) bool {
 		return false
 	}
 	var echoed any
-	var sent struct {
+	var request struct {
 		Spec any `json:"spec"`
 	}
-	if json.Unmarshal(raw, &echoed) != nil || json.Unmarshal(redact(body), &sent) != nil {
+	if json.Unmarshal(raw, &echoed) != nil || json.Unmarshal(redact(body), &request) != nil {
 		return false
 	}
 	// The answer was redacted when it was recorded, so what was sent has to be redacted too.
@@ -127,7 +127,7 @@ func repeatsAnotherSpec(raw json.RawMessage, v Question) bool {
 	if err != nil {
 		return false
 	}
-	b, err := record.RedactedCopy(&sent.Spec, "a question")
+	b, err := record.RedactedCopy(&request.Spec, "a question")
 	if err != nil {
 		return false
 	}
@@ -135,12 +135,12 @@ func repeatsAnotherSpec(raw json.RawMessage, v Question) bool {
 }
 
 // isRepetition reports whether what is repeated is what was sent, apart from what is left out or empty.
-func isRepetition(echoed, sent any) bool {
-	switch e := echoed.(type) {
+func isRepetition(echo, request any) bool {
+	switch e := echo.(type) {
 	case nil:
 		return true
 	case map[string]any:
-		before, _ := sent.(map[string]any)
+		before, _ := request.(map[string]any)
 		for k, value := range e {
 			if !isRepetition(value, before[k]) {
 				return false
@@ -148,7 +148,7 @@ func isRepetition(echoed, sent any) bool {
 		}
 		return true
 	case []any:
-		return len(e) == 0 || reflect.DeepEqual(echoed, sent)
+		return len(e) == 0 || reflect.DeepEqual(echo, request)
 	}
-	return reflect.ValueOf(echoed).IsZero() || echoed == sent
+	return reflect.ValueOf(echo).IsZero() || echo == request
 }

@@ -46,10 +46,10 @@ func (s Subject) Check() error {
 }
 
 // checkField returns what is wrong with a field of the description.
-func checkField(s string, needed bool) error {
+func checkField(s string, isRequired bool) error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch {
-	case s == "" && needed:
+	case s == "" && isRequired:
 		return errors.New("it is missing: vendor, product and version are given together")
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, unprintable):
 		return fmt.Errorf("%.80q has characters that cannot be printed", s)

@@ -182,10 +182,10 @@ func (d *caseBuilder) addRelation(a Attribute, r Relation) {
 	if a.isSingle {
 		size = 1
 	}
-	for some := range slices.Chunk(r.Pairs, size) {
+	for chunk := range slices.Chunk(r.Pairs, size) {
 		s := d.drawSetting(a)
 		p := pairing{caseBuilder: d, attribute: a, setting: s, grants: [2]scenarios.Grant{s.newGrant(0, a), s.newGrant(1, a)}}
-		for _, pair := range some {
+		for _, pair := range chunk {
 			p.addPair(pair)
 		}
 		c.Reviews = append(c.Reviews, p.reviews...)

@@ -181,8 +181,8 @@ func (e *cedarExport) add(i int, g scenarios.Grant) {
 	if e.files[file] == nil {
 		e.files[file] = fmt.Appendf(nil, "// The policy of certification, seed %d, in the entity model of cedar-access-control-for-k8s.\n", e.seed)
 	}
-	permit := func(verbs []string, resource string, also []string) {
-		e.files[file] = cedarPermit(e.files[file], fmt.Sprintf("@grant(\"%d\")", i), principal, verbs, resource, slices.Concat(when, also))
+	permit := func(verbs []string, resource string, conditions []string) {
+		e.files[file] = cedarPermit(e.files[file], fmt.Sprintf("@grant(\"%d\")", i), principal, verbs, resource, slices.Concat(when, conditions))
 	}
 	if len(g.Resources) == 0 {
 		resource, when := cedarScope(g, true)

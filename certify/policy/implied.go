@@ -88,8 +88,8 @@ func (d *caseBuilder) addSeemingConsequences() {
 		c, namespace, name := Case{Reason: "resource-implied"}, []string{"", d.newName()}[i%2], d.newName()
 		users := [2]string{d.newName(), d.newName()}
 		for side := range pair {
-			for which, user := range users {
-				words := strings.Fields(strings.ReplaceAll(pair[(side+which)%2], "{}", name))
+			for index, user := range users {
+				words := strings.Fields(strings.ReplaceAll(pair[(side+index)%2], "{}", name))
 				at, names := append(strings.Split(words[1], "/"), ""), words[2:]
 				o := object{Group: at[0], Resource: at[1], Subresource: at[2]}
 				if side == 0 {
@@ -216,9 +216,9 @@ func (d *caseBuilder) addSubresourceVerbs() {
 // addSeparations adds the cases of what has to be kept apart: two grants of one user, and two attributes of one review.
 func (d *caseBuilder) addSeparations() {
 	all := Attributes()
-	compared := all[:slices.IndexFunc(all, func(a Attribute) bool { return a.Name == "path" })]
-	for _, a := range compared {
-		for _, b := range compared {
+	attributes := all[:slices.IndexFunc(all, func(a Attribute) bool { return a.Name == "path" })]
+	for _, a := range attributes {
+		for _, b := range attributes {
 			if !areApart(a, b) {
 				continue
 			}

@@ -141,9 +141,9 @@ func points(n int, fits bool) int {
 	return 0
 }
 
-// isLike reports whether what is asked differs from what is granted only in capitals and surrounding blanks.
-func isLike(granted, asked string) bool {
-	return granted != "" && strings.EqualFold(strings.TrimSpace(asked), granted)
+// isLike reports whether a requested value differs from the granted one only in capitals and surrounding blanks.
+func isLike(grantedValue, requestedValue string) bool {
+	return grantedValue != "" && strings.EqualFold(strings.TrimSpace(requestedValue), grantedValue)
 }
 
 // nearness returns how much of a review a grant covers or nearly covers, in points.

@@ -247,15 +247,15 @@ func (a Attribute) value(s spec) (string, bool) {
 // no pair that fits any string.
 func (a Attribute) MakeLookalike(s authorizationv1.SubjectAccessReviewSpec, pair [2]string) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	v, ok := a.value(s)
-	like := Form(pair[1], v)
+	spelling := Form(pair[1], v)
 	fitsAny := pair[0] == "{}" && v != ""
-	isAnother := like != v && a.canAskFor(like)
+	isAnother := spelling != v && a.canAskFor(spelling)
 	isPossible := fitsAny && isAnother
 	if !ok || !isPossible {
 		return s, false
 	}
 	out := s.DeepCopy()
-	a.setInReview(out, like)
+	a.setInReview(out, spelling)
 	return *out, true
 }
 

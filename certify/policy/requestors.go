@@ -67,8 +67,8 @@ func (d *caseBuilder) addOwnNames() {
 			}
 		}
 		for _, verb := range []string{"impersonate", "impersonate:user-info"} {
-			for _, mine := range [][3]string{{"uids", "", user + "-uid"}, {"groups", "", "staff-" + user}, {"userextras", "scopes", "view-" + user}} {
-				s := newReview(user, verb, object{Group: "authentication.k8s.io", Resource: mine[0], Subresource: mine[1]}, "", mine[2])
+			for _, target := range [][3]string{{"uids", "", user + "-uid"}, {"groups", "", "staff-" + user}, {"userextras", "scopes", "view-" + user}} {
+				s := newReview(user, verb, object{Group: "authentication.k8s.io", Resource: target[0], Subresource: target[1]}, "", target[2])
 				s.UID, s.Groups, s.Extra = user+"-uid", []string{"staff-" + user}, map[string]authorizationv1.ExtraValue{"scopes": {"view-" + user}}
 				c.Reviews = append(c.Reviews, s)
 			}
@@ -167,8 +167,8 @@ func (d *caseBuilder) addIrrelevant() {
 		}
 	}
 	add(newReview(group, "list", pods, namespace, ""))
-	for _, like := range []string{path, "/api/v1/namespaces/" + namespace + "/pods", "/api/v1/pods", namespace, "pods"} {
-		add(newPathReview(user, "get", like))
+	for _, value := range []string{path, "/api/v1/namespaces/" + namespace + "/pods", "/api/v1/pods", namespace, "pods"} {
+		add(newPathReview(user, "get", value))
 	}
 	add(newReview(user, "get", object{Resource: strings.Trim(path, "/")}, "", ""))
 	likePath := newReview(user, "get", object{Resource: path}, "", "")

@@ -39,10 +39,10 @@ func (d *caseBuilder) addNearMisses() {
 			c.Grants = append(c.Grants, g)
 			g.Subject = scenarios.Subject{Group: team}
 			c.Grants = append(c.Grants, g)
-			if near := nearMisses(right, sub); side == 0 {
-				c.Reviews = append(append(c.Reviews, right, member, alone), near...)
+			if misses := nearMisses(right, sub); side == 0 {
+				c.Reviews = append(append(c.Reviews, right, member, alone), misses...)
 			} else {
-				c.Reviews = append(append(c.Reviews, near...), alone, member, right)
+				c.Reviews = append(append(c.Reviews, misses...), alone, member, right)
 			}
 			right.User = everything
 			c.Reviews = append(c.Reviews, right)
@@ -58,10 +58,10 @@ func nearMisses(s spec, sub string) (out []spec) {
 		forms := map[string][]string{"api-group": {"{other}", ""}, "resource": {"{other}"}, "subresource": {sub, ""}, "name": {"{other}", "", "{upper}", "{}x", "{}.x"}, "namespace": {"{other}", ""}}
 		v, _ := a.value(s)
 		for _, form := range forms[a.Name] {
-			if like := Form(form, v); like != v {
-				near := s.DeepCopy()
-				a.setInReview(near, like)
-				out = append(out, *near)
+			if spelling := Form(form, v); spelling != v {
+				variant := s.DeepCopy()
+				a.setInReview(variant, spelling)
+				out = append(out, *variant)
 			}
 		}
 	}
@@ -117,12 +117,12 @@ func (d *caseBuilder) addSelectors() {
 			{{Key: "app", Operator: metav1.LabelSelectorOperator(has)}, {Key: "b", Operator: metav1.LabelSelectorOperator(lacks)}, {Key: "c", Operator: metav1.LabelSelectorOperator(not), Values: []string{"d"}}},
 			{{Key: "owner", Operator: metav1.LabelSelectorOperator(is), Values: []string{getter}}, {Key: "team", Operator: metav1.LabelSelectorOperator(is), Values: []string{"system:authenticated"}}},
 		}[i]
-		for _, which := range []int{1, 2, 3} {
+		for _, number := range []int{1, 2, 3} {
 			narrow := func(s spec) {
-				if which&1 != 0 {
+				if number&1 != 0 {
 					s.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: fields}
 				}
-				if which&2 != 0 {
+				if number&2 != 0 {
 					s.ResourceAttributes.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: labels}
 				}
 				c.Reviews = append(c.Reviews, s)

@@ -104,10 +104,10 @@ func (b *Balancer) serve(client net.Conn) {
 		return
 	}
 	defer b.forget(backend)
-	var both sync.WaitGroup
-	both.Go(func() { pass(client, backend) })
-	both.Go(func() { pass(backend, client) })
-	both.Wait()
+	var copies sync.WaitGroup
+	copies.Go(func() { pass(client, backend) })
+	copies.Go(func() { pass(backend, client) })
+	copies.Wait()
 }
 
 // pass copies one direction of a connection. When that ends in order, the other direction stays open, because an answer

@@ -285,7 +285,7 @@ var (
 
 // Clean removes what runs have created, and returns what that is. An empty run means every run. With dryRun nothing is
 // removed. Objects in namespaces are removed with these.
-func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []string, err error) {
+func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (names []string, err error) {
 	selector := Label
 	if run != "" {
 		selector += "=" + run
@@ -296,15 +296,15 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 		path := k.path("")
 		raw, err := c.client.RESTClient().Get().AbsPath(path).Param("labelSelector", selector).DoRaw(ctx)
 		if err != nil {
-			return found, err
+			return names, err
 		}
 		var list metav1.PartialObjectMetadataList
 		if err := json.Unmarshal(raw, &list); err != nil {
-			return found, err
+			return names, err
 		}
 		list.Items = slices.DeleteFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return o.DeletionTimestamp != nil })
 		for _, o := range list.Items {
-			found = append(found, path+"/"+o.Name)
+			names = append(names, path+"/"+o.Name)
 		}
 		switch {
 		case dryRun || len(list.Items) == 0:
@@ -318,7 +318,7 @@ func (c *Cluster) Clean(ctx context.Context, run string, dryRun bool) (found []s
 			errs = append(errs, group.Wait(), c.removeSpace(ctx, list.Items[0].Name))
 		}
 	}
-	return found, errors.Join(errs...)
+	return names, errors.Join(errs...)
 }
 
 func (c *Cluster) removeSpace(ctx context.Context, name string) error {
@@ -351,7 +351,7 @@ func (c *Cluster) empty(ctx context.Context, path, selector string) error {
 }
 
 const (
-	claimed = "authzconf.dev/claimed-by" // the annotation that says who has claimed a cluster
+	claimAnnotation = "authzconf.dev/claimed-by" // the annotation that says who has claimed a cluster
 	// leaving is how long the namespaces of an earlier run may take to disappear.
 	leaving = time.Minute
 )
@@ -360,16 +360,16 @@ const (
 // says which. own labels all other namespaces of storms; those of an earlier storm must be gone first.
 func (c *Cluster) Claim(ctx context.Context, name, own string) error {
 	host, _ := os.Hostname()
-	by := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
+	claimant := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
 	for end := time.Now().Add(leaving); ; {
-		going, err := c.earlier(ctx, name, own)
+		going, err := c.findEarlierRun(ctx, name, own)
 		if err != nil {
 			return err
 		}
 		if going == "" {
 			c.made.Store(true)
 			_, err = c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-				Name: name, Labels: map[string]string{Label: c.run, managedBy: "authzconf"}, Annotations: map[string]string{claimed: by},
+				Name: name, Labels: map[string]string{Label: c.run, managedBy: "authzconf"}, Annotations: map[string]string{claimAnnotation: claimant},
 			}}, metav1.CreateOptions{})
 			if !apierrors.IsAlreadyExists(err) {
 				return err
@@ -385,8 +385,9 @@ func (c *Cluster) Claim(ctx context.Context, name, own string) error {
 	}
 }
 
-// earlier is the name of another storm's namespace that is being removed, if there is one. One that stays is an error.
-func (c *Cluster) earlier(ctx context.Context, name, own string) (going string, err error) {
+// findEarlierRun returns the name of another storm's namespace that is being removed, if there is one. One that stays is
+// an error.
+func (c *Cluster) findEarlierRun(ctx context.Context, name, own string) (going string, err error) {
 	list, err := c.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
@@ -399,9 +400,9 @@ func (c *Cluster) earlier(ctx context.Context, name, own string) (going string, 
 			going = s.Name
 		case s.Labels[Label] == "":
 			return "", &usage.Error{Problem: fmt.Sprintf("there is a namespace %s in the cluster that no run has made: a storm needs it; nothing was created", s.Name)}
-		case s.Name == name && s.Annotations[claimed] != "":
+		case s.Name == name && s.Annotations[claimAnnotation] != "":
 			return "", &usage.Error{Problem: fmt.Sprintf("another storm is in the cluster: run %s, %s; wait for its end, or if that process is gone, remove what it left (authzconf clean --kubeconfig FILE); nothing was created",
-				s.Labels[Label], s.Annotations[claimed])}
+				s.Labels[Label], s.Annotations[claimAnnotation])}
 		default:
 			return "", &usage.Error{Problem: fmt.Sprintf("run %s has left the namespace %s in the cluster: remove it first (authzconf clean --kubeconfig FILE); nothing was created", s.Labels[Label], s.Name)}
 		}

@@ -101,9 +101,9 @@ func Granting() []Need { return Needs("escalate bind", rbac, "clusterroles") }
 
 // Require returns an error that names the needs which the user of the kubeconfig lacks. The user can fix that.
 func (c *Cluster) Require(ctx context.Context, needs []Need) error {
-	lacking, err := c.Lacking(ctx, needs)
-	if err == nil && len(lacking) > 0 {
-		err = &usage.Error{Problem: fmt.Sprintf("the user of the kubeconfig lacks permissions: %s; nothing was created", strings.Join(lacking, ", "))}
+	missing, err := c.Lacking(ctx, needs)
+	if err == nil && len(missing) > 0 {
+		err = &usage.Error{Problem: fmt.Sprintf("the user of the kubeconfig lacks permissions: %s; nothing was created", strings.Join(missing, ", "))}
 	}
 	return err
 }

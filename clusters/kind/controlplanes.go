@@ -116,8 +116,8 @@ type writtenManifest struct {
 
 // manifestOf returns what the manifest on a node contains, even if the API server has not become ready with it.
 func (c *Cluster) manifestOf(node string) writtenManifest {
-	if written, isKnown := c.manifests[node]; isKnown {
-		return written
+	if manifest, isKnown := c.manifests[node]; isKnown {
+		return manifest
 	}
 	return writtenManifest{c.opts.args(), c.opts.baseImage()}
 }

@@ -244,26 +244,26 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 		return dockerNetwork{}, err
 	}
 	defer lock.Unlock()
-	found, err := networksOf(ctx, name)
-	if err == nil && len(found) == 0 {
+	networks, err := networksOf(ctx, name)
+	if err == nil && len(networks) == 0 {
 		if err := createNetwork(ctx, name); err != nil && !strings.Contains(err.Error(), "already exists") {
 			return dockerNetwork{}, err
 		}
-		found, err = networksOf(ctx, name)
+		networks, err = networksOf(ctx, name)
 	}
 	if err != nil {
 		return dockerNetwork{}, err
 	}
-	if len(found) == 0 {
+	if len(networks) == 0 {
 		return dockerNetwork{}, fmt.Errorf("the engine's network %s is gone right after it was made", name)
 	}
-	for _, double := range found[1:] { // unless somebody else has removed it already
+	for _, double := range networks[1:] { // unless somebody else has removed it already
 		if _, err := runEngine(ctx, "network", "rm", double.ID); err != nil && !strings.Contains(err.Error(), "No such network") && !strings.Contains(err.Error(), "not found") {
-			return dockerNetwork{}, engineError(ctx, err, fmt.Sprintf("the engine has %d networks named %s, and one of them cannot be removed", len(found), name),
+			return dockerNetwork{}, engineError(ctx, err, fmt.Sprintf("the engine has %d networks named %s, and one of them cannot be removed", len(networks), name),
 				"stop the containers on it, then remove it: network rm "+double.ID)
 		}
 	}
-	return found[0], nil
+	return networks[0], nil
 }
 
 func createNetwork(ctx context.Context, name string) error {

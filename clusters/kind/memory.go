@@ -16,14 +16,14 @@ const (
 
 // checkMemory checks that this machine has memory for the nodes.
 func (o Options) checkMemory() error {
-	needed := int64(1+len(o.ControlPlanes))*controlPlaneBytes + int64(len(o.Workers))*workerBytes
+	demand := int64(1+len(o.ControlPlanes))*controlPlaneBytes + int64(len(o.Workers))*workerBytes
 	available, known := clusters.AvailableMemory()
-	if !known || available >= needed {
+	if !known || available >= demand {
 		return nil
 	}
 	return &usage.Error{
 		Problem: fmt.Sprintf("%d control planes and %d workers need %d MiB of memory, and this machine has %d available",
-			1+len(o.ControlPlanes), len(o.Workers), needed>>20, available>>20),
+			1+len(o.ControlPlanes), len(o.Workers), demand>>20, available>>20),
 		Hint: "ask for fewer nodes (--control-planes, --nodes-kubernetes), fewer at once (--parallel), or end other programs",
 	}
 }

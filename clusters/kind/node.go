@@ -226,8 +226,8 @@ func (c *Cluster) rewriteManifest(ctx context.Context, node string, o Options, i
 	return nil
 }
 
-// editManifest removes the arguments old from the manifest of a static pod, and adds the arguments wanted.
-func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, error) {
+// editManifest removes the arguments old from the manifest of a static pod, and adds the arguments newArgs.
+func editManifest(raw []byte, old, newArgs []arg, image, mark string) ([]byte, error) {
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(raw, &pod); err != nil {
 		return nil, fmt.Errorf("the manifest of kube-apiserver: %w", err)
@@ -239,7 +239,7 @@ func editManifest(raw []byte, old, wanted []arg, image, mark string) ([]byte, er
 	container.Command = slices.DeleteFunc(container.Command, func(line string) bool {
 		return slices.ContainsFunc(old, func(a arg) bool { return line == a.String() })
 	})
-	container.Command = append(container.Command, seq.Map(wanted, arg.String)...)
+	container.Command = append(container.Command, seq.Map(newArgs, arg.String)...)
 	if image != "" {
 		container.Image = image
 	}

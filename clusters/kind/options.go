@@ -231,14 +231,14 @@ const (
 
 // nameCluster returns a unique name for a cluster, made from the requested one and short enough that nodes can be named
 // after it.
-func nameCluster(asked string) string {
+func nameCluster(requestedName string) string {
 	unique := "-" + utilrand.String(6)
 	room := longestNode - len(NamePrefix+unique+longestSuffix)
-	return NamePrefix + strings.Trim(strings.TrimRight(asked[:min(room, len(asked))], "-")+unique, "-")
+	return NamePrefix + strings.Trim(strings.TrimRight(requestedName[:min(room, len(requestedName))], "-")+unique, "-")
 }
 
-func newState(asked string) (name string, s *state, err error) {
-	name = nameCluster(asked)
+func newState(requestedName string) (name string, s *state, err error) {
+	name = nameCluster(requestedName)
 	path, err := statePath(name)
 	if err != nil {
 		return "", nil, err

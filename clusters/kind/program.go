@@ -51,22 +51,22 @@ var errNoProgram = errors.New("there is no program docker, nerdctl, finch or pod
 // findProgram returns the program that kind uses here: the one that the environment names, or else the first that
 // exists.
 func findProgram(ctx context.Context) (program, error) {
-	named := os.Getenv(providerVariable)
+	name := os.Getenv(providerVariable)
 	for _, p := range programs {
 		switch {
-		case p.name == named:
+		case p.name == name:
 			return p, nil
-		case named == "" && p.isThere(ctx):
+		case name == "" && p.isThere(ctx):
 			return p, nil
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
 		return program{}, context.Cause(ctx)
-	case named == "":
+	case name == "":
 		return program{}, errNoProgram
 	}
-	return program{}, errors.New(providerVariable + "=" + named + ": expected docker, nerdctl, finch or podman")
+	return program{}, errors.New(providerVariable + "=" + name + ": expected docker, nerdctl, finch or podman")
 }
 
 // isThere reports whether the program can be run and is what its name says. docker may be a link to podman.

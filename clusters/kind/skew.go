@@ -82,9 +82,9 @@ func checkNodeImages(ctx context.Context, nodes []Worker) (versions []string, er
 		if err != nil {
 			return nil, err
 		}
-		if asked := nodes[i].Version; asked != "" && asked != version {
+		if nodeVersion := nodes[i].Version; nodeVersion != "" && nodeVersion != version {
 			return nil, &usage.Error{
-				Problem: fmt.Sprintf("the node image %s has Kubernetes %s, and a node of %s is asked for", nodes[i].Image, version, asked),
+				Problem: fmt.Sprintf("the node image %s has Kubernetes %s, and a node of %s is asked for", nodes[i].Image, version, nodeVersion),
 				Hint:    "name an image of that version, as --kind-node-image MINOR=IMAGE",
 			}
 		}

@@ -165,16 +165,16 @@ func (c *ControlPlane) waitReady(ctx context.Context, p *process) error {
 	})
 }
 
-// await polls until a condition holds, or until the process, the control plane (unless lost is nil) or the time has
+// await polls until a condition holds, or until the process, the control plane (unless loss is nil) or the time has
 // ended.
-func (c *ControlPlane) await(ctx context.Context, p *process, lost <-chan struct{}, interval time.Duration, is func() bool) error {
+func (c *ControlPlane) await(ctx context.Context, p *process, loss <-chan struct{}, interval time.Duration, is func() bool) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for !is() {
 		select {
 		case <-p.done:
 			return p.ended()
-		case <-lost:
+		case <-loss:
 			return c.Err()
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
@@ -269,11 +269,11 @@ func explain(err error, o Options) error {
 	if !ok || failed.Reason == "" || failed.Process != "kube-apiserver" {
 		return err
 	}
-	for _, known := range arguments.Refusals {
-		if strings.Contains(failed.Reason, known.Text) {
+	for _, refusal := range arguments.Refusals {
+		if strings.Contains(failed.Reason, refusal.Text) {
 			return &usage.Error{
 				Problem: fmt.Sprintf("kube-apiserver, asked for as %s, refused to start: %s", o.Release.Version, failed.Reason),
-				Hint:    known.Hint,
+				Hint:    refusal.Hint,
 				Err:     err,
 			}
 		}

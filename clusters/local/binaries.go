@@ -263,8 +263,8 @@ func (b *Binaries) build(ctx context.Context, p program, refused error) (Program
 	if err != nil {
 		return built, err
 	}
-	there := func() bool { return isFile(built.Path) }
-	return built, b.once(ctx, p, built.Path, there, func() error { return b.compile(ctx, p, module, built.Path) })
+	isPresent := func() bool { return isFile(built.Path) }
+	return built, b.once(ctx, p, built.Path, isPresent, func() error { return b.compile(ctx, p, module, built.Path) })
 }
 
 // download downloads an official program. It reports whether nothing else can be done; if the program is not available,

@@ -59,8 +59,8 @@ func (m module) cacheKey(p program, goVersion string) string {
 
 // once produces the target unless it exists. If several processes and goroutines want the same program, one makes it
 // and the others wait.
-func (b *Binaries) once(ctx context.Context, p program, target string, there func() bool, produce func() error) error {
-	if there() {
+func (b *Binaries) once(ctx context.Context, p program, target string, isPresent func() bool, produce func() error) error {
+	if isPresent() {
 		return nil
 	}
 	cache := filepath.Dir(target)
@@ -76,7 +76,7 @@ func (b *Binaries) once(ctx context.Context, p program, target string, there fun
 		return folderError("cache folder", cache, CacheVariable, err)
 	}
 	defer lock.Unlock()
-	if there() {
+	if isPresent() {
 		return nil
 	}
 	return produce()

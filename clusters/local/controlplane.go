@@ -246,10 +246,10 @@ type PIDs struct{ Etcd, KubeAPIServer int }
 func (c *ControlPlane) PIDs() (out PIDs) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.etcd != nil && !c.etcd.exited() {
+	if c.etcd != nil && !c.etcd.hasExited() {
 		out.Etcd = c.etcd.pid
 	}
-	if c.apiServer != nil && !c.apiServer.exited() {
+	if c.apiServer != nil && !c.apiServer.hasExited() {
 		out.KubeAPIServer = c.apiServer.pid
 	}
 	return out

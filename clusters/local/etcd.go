@@ -76,13 +76,13 @@ func (c *ControlPlane) leave() {
 func (c *ControlPlane) awaitServers(ctx context.Context) error {
 	for _, user := range append([]*ControlPlane{c}, c.others()...) {
 		p := guarded(&user.mu, &user.apiServer)
-		if p == nil || p.exited() || p.stopRequested() {
+		if p == nil || p.hasExited() || p.stopRequested() {
 			continue
 		}
 		err := user.waitReady(ctx, p)
 		// It may have been ended on purpose meanwhile, which its owner knows.
 		stopped := user != c && errors.Is(err, ErrStopped)
-		if gone := stopped || p.stopRequested(); gone {
+		if isGone := stopped || p.stopRequested(); isGone {
 			continue
 		}
 		if err != nil {
@@ -221,8 +221,8 @@ type Pair struct {
 
 // Add writes keys that do not exist yet. Existing keys keep their value.
 func (s *Storage) Add(ctx context.Context, pairs []Pair) error {
-	for some := range slices.Chunk(pairs, transaction) {
-		if err := s.addTogether(ctx, some); err != nil {
+	for chunk := range slices.Chunk(pairs, transaction) {
+		if err := s.addTogether(ctx, chunk); err != nil {
 			return err
 		}
 	}

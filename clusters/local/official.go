@@ -78,7 +78,7 @@ var publications = fixtures.Table[map[string]publication]("official.yaml", offic
 // origins. If there are pinned digests for its version, on any machine, its digest must be one of them, unless it was
 // taken out of an archive: then the digest of the program itself is not known.
 func CheckProgram(origin, name, version, digest string) error {
-	of := publications[name]
+	source := publications[name]
 	switch origin {
 	case originEnvironment, originGiven:
 		if version != "" {
@@ -88,7 +88,7 @@ func CheckProgram(origin, name, version, digest string) error {
 		if version == "" {
 			return fmt.Errorf("%s should belong to the %s, but nothing says which version it is", name, origin)
 		}
-		if origin == originPinned && of.Member == "" && !slices.Contains(slices.Collect(maps.Values(of.SHA256[version])), digest) {
+		if origin == originPinned && source.Member == "" && !slices.Contains(slices.Collect(maps.Values(source.SHA256[version])), digest) {
 			return fmt.Errorf("%s %s should belong to the %s, but %s is not that digest", name, version, origin, digest)
 		}
 	default:
@@ -109,19 +109,19 @@ func (b *Binaries) offer(p program) (o offer, err error) {
 	if err != nil {
 		return o, err
 	}
-	of := b.publication(p.name)
+	source := b.publication(p.name)
 	if isCI(p.version) {
-		of.URL, of.Beside = of.CI, of.BesideCI
+		source.URL, source.Beside = source.CI, source.BesideCI
 	}
 	expand := strings.NewReplacer("{version}", p.version, "{arch}", runtime.GOARCH)
-	o.member = expand.Replace(of.Member)
-	if o.url, err = b.mirrored(expand.Replace(of.URL)); err != nil {
+	o.member = expand.Replace(source.Member)
+	if o.url, err = b.mirrored(expand.Replace(source.URL)); err != nil {
 		return o, err
 	}
-	if o.beside, err = b.mirrored(expand.Replace(of.Beside)); err != nil {
+	if o.beside, err = b.mirrored(expand.Replace(source.Beside)); err != nil {
 		return o, err
 	}
-	o.digest, o.origin = of.SHA256[p.version][runtime.GOARCH], originPinned
+	o.digest, o.origin = source.SHA256[p.version][runtime.GOARCH], originPinned
 	switch {
 	case isCI(p.version):
 		o.origin = originCI
@@ -298,7 +298,7 @@ type download struct {
 
 // whole downloads the file with this digest. It continues what an earlier run left, if that is of the same file.
 func (d *download) whole(ctx context.Context, digest string) error {
-	_, fresh := os.Stat(d.path)
+	_, statErr := os.Stat(d.path)
 	if err := d.fetchAll(ctx); err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (d *download) whole(ctx context.Context, digest string) error {
 	if err := os.Remove(d.path); err != nil {
 		return err
 	}
-	if fresh == nil {
+	if statErr == nil {
 		return d.whole(ctx, digest)
 	}
 	return fmt.Errorf("%s is not what was published: its SHA-256 is %s, not %s", d.url, got, digest)
@@ -337,8 +337,8 @@ func (d *download) fetchAll(ctx context.Context) error {
 // cannot be written.
 func isFinal(err error) bool {
 	_, refused := errors.AsType[refusal](err)
-	_, ours := errors.AsType[*fs.PathError](err)
-	return refused || ours || errors.Is(err, errSilent)
+	_, isFileError := errors.AsType[*fs.PathError](err)
+	return refused || isFileError || errors.Is(err, errSilent)
 }
 
 func (d *download) rest(ctx context.Context) error {
@@ -378,15 +378,15 @@ func (d *download) rest(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errSilent, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	gone := resp.StatusCode == http.StatusRequestedRangeNotSatisfiable
+	isRangeRefused := resp.StatusCode == http.StatusRequestedRangeNotSatisfiable
 	switch {
 	case resp.StatusCode >= 500:
 		return fmt.Errorf("%s: %s", d.url, resp.Status)
-	case resp.StatusCode >= 400 && !gone:
+	case resp.StatusCode >= 400 && !isRangeRefused:
 		return refusal(d.url + ": " + resp.Status)
 	case have > 0 && resp.StatusCode != http.StatusPartialContent: // it does not have this rest, or sends the whole file
 		d.have.Store(0)
-		if err := file.Truncate(0); err != nil || gone {
+		if err := file.Truncate(0); err != nil || isRangeRefused {
 			return errors.Join(err, errors.New("what is there of the file is not its beginning"))
 		}
 	}

@@ -122,11 +122,11 @@ func (o Options) clone() Options {
 func (o Options) complete() (Options, error) {
 	o = o.clone()
 	o.Release = cmp.Or(o.Release, Newest())
-	emulated, err := o.Release.emulated(o.EmulatedVersion)
+	emulatedVersion, err := o.Release.parseEmulated(o.EmulatedVersion)
 	if err != nil {
 		return o, err
 	}
-	o.EmulatedVersion = emulated
+	o.EmulatedVersion = emulatedVersion
 	for gate := range o.FeatureGates {
 		if gate == "" || strings.ContainsAny(gate, "=,: \t\n") {
 			return o, &usage.Error{Problem: fmt.Sprintf("%q is not the name of a feature gate", gate)}
@@ -210,8 +210,8 @@ func StateRoot() (string, error) {
 
 // folderFor is the folder that an environment variable names, or sub of authzconf's in the user's cache folder.
 func folderFor(none, variable, sub string) (string, error) {
-	if named := os.Getenv(variable); named != "" {
-		return filepath.Abs(named)
+	if path := os.Getenv(variable); path != "" {
+		return filepath.Abs(path)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {

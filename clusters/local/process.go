@@ -95,7 +95,7 @@ func (p *process) run(started chan<- error) {
 	close(p.done)
 }
 
-func (p *process) exited() bool {
+func (p *process) hasExited() bool {
 	select {
 	case <-p.done:
 		return true
@@ -109,10 +109,10 @@ func (p *process) exited() bool {
 func (p *process) stop(grace time.Duration) error {
 	p.mu.Lock()
 	// A process that has ended by itself counts as such, even if its watcher has not reported it yet.
-	p.stopping = p.stopping || !p.exited()
+	p.stopping = p.stopping || !p.hasExited()
 	p.mu.Unlock()
 	// An error of a signal means that the process has ended already.
-	if grace > 0 && !p.exited() {
+	if grace > 0 && !p.hasExited() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-p.done:

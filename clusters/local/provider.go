@@ -88,11 +88,11 @@ func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Re
 		return 0, errors.New("the API server of a cluster elsewhere cannot be restarted as a process of this machine")
 	}
 	r.Join = nil // a restart keeps the existing etcd
-	wanted, err := p.options(r)
+	options, err := p.options(r)
 	if err != nil {
 		return 0, err
 	}
-	err = plane.RestartAPIServer(ctx, func(o *Options) { *o = wanted })
+	err = plane.RestartAPIServer(ctx, func(o *Options) { *o = options })
 	return plane.ReadyIn(), err
 }
 

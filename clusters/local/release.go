@@ -42,8 +42,8 @@ func (r Release) Standing() string {
 	if r.IsPinned() {
 		return ""
 	}
-	if known, isKnown := pinnedRelease(r.Minor); isKnown {
-		return fmt.Sprintf("Kubernetes %s is not the pinned version of its minor, %s: what is expected of %s holds for it", r.Version, known.Version, known.Minor)
+	if pinned, isKnown := pinnedRelease(r.Minor); isKnown {
+		return fmt.Sprintf("Kubernetes %s is not the pinned version of its minor, %s: what is expected of %s holds for it", r.Version, pinned.Version, pinned.Minor)
 	}
 	return fmt.Sprintf("Kubernetes %s is newer than all versions that are known here: what is expected of %s and newer holds for it", r.Version, Newest().Minor)
 }
@@ -78,26 +78,26 @@ func must[T any](value T, err error) T {
 // [*usage.Error] that names the possible ones, as is a version that is older than all pinned ones. Whether a version
 // that is not pinned is available shows when its program is looked for.
 func ParseRelease(s string) (Release, error) {
-	wanted := strings.TrimPrefix(strings.TrimSpace(s), "v")
-	if wanted == "" && s == "" {
+	text := strings.TrimPrefix(strings.TrimSpace(s), "v")
+	if text == "" && s == "" {
 		return Newest(), nil
 	}
 	for _, r := range releases {
-		if wanted == r.Minor || wanted == r.Version {
+		if text == r.Minor || text == r.Version {
 			return r, nil
 		}
 	}
-	exact, err := semver.StrictNewVersion(wanted)
+	exact, err := semver.StrictNewVersion(text)
 	if err != nil {
 		return Release{}, &usage.Error{
 			Problem: fmt.Sprintf("Kubernetes version %q is not one of those that can be run here", s),
 			Hint:    "use one of " + knownReleases() + ", or an exact version such as " + Newest().Version,
 		}
 	}
-	r := Release{Minor: fmt.Sprintf("%d.%d", exact.Major(), exact.Minor()), Version: wanted}
+	r := Release{Minor: fmt.Sprintf("%d.%d", exact.Major(), exact.Minor()), Version: text}
 	if version.MustParseGeneric(r.Minor).LessThan(version.MustParseGeneric(releases[0].Minor)) {
 		return Release{}, &usage.Error{
-			Problem: fmt.Sprintf("Kubernetes %s is older than %s, the oldest version whose behaviour is known here", wanted, releases[0].Minor),
+			Problem: fmt.Sprintf("Kubernetes %s is older than %s, the oldest version whose behaviour is known here", text, releases[0].Minor),
 			Hint:    "use one of " + knownReleases() + ", or a newer version",
 		}
 	}
@@ -124,9 +124,9 @@ func knownReleases() string {
 	return strings.Join(names, ", ")
 }
 
-// emulated checks an emulated version against the release that has to emulate it. kube-apiserver itself refuses
+// parseEmulated checks an emulated version against the release that has to emulate it. kube-apiserver itself refuses
 // versions that are too old for it to emulate.
-func (r Release) emulated(s string) (string, error) {
+func (r Release) parseEmulated(s string) (string, error) {
 	if s == "" {
 		return "", nil
 	}

@@ -82,7 +82,7 @@ func TestEmulated(t *testing.T) {
 		{"2", "", false},
 		{"x.y", "", false},
 	} {
-		got, err := r.emulated(test.in)
+		got, err := r.parseEmulated(test.in)
 		if got != test.want || (err == nil) != test.ok {
 			t.Errorf("emulated(%q) = %q, %v", test.in, got, err)
 		}

@@ -115,11 +115,11 @@ func readTreeRelease(dir string, file *modfile.File) (string, error) {
 	if err != nil {
 		return "", rootCause(err)
 	}
-	found := binaryVersion.FindSubmatch(text)
-	if found == nil {
+	match := binaryVersion.FindSubmatch(text)
+	if match == nil {
 		return "", fmt.Errorf("%s does not say which version it is of", name)
 	}
-	return string(found[1]) + ".0", nil
+	return string(match[1]) + ".0", nil
 }
 
 // readCommit returns the commit of a folder, and whether files were changed since. It returns "" if git does not know a
@@ -171,14 +171,14 @@ func (t SourceTree) nameVersion(release, described string) (string, error) {
 		return "", errors.New("nothing names the source tree")
 	}
 	version := release + "+source." + name[:shortName]
-	found := sinceTag.FindStringSubmatch(described)
+	match := sinceTag.FindStringSubmatch(described)
 	switch {
-	case found != nil:
-		version = addCommits(strings.TrimSuffix(described, found[0]), found[1]) + "+" + found[2]
+	case match != nil:
+		version = addCommits(strings.TrimSuffix(described, match[0]), match[1]) + "+" + match[2]
 	case described != "":
 		version = described + "+source." + name[:shortName]
 	}
-	if found != nil && t.Files != "" {
+	if match != nil && t.Files != "" {
 		version += ".changed." + name[:shortName]
 	}
 	_, err := ParseRelease(version)
@@ -201,7 +201,7 @@ var notSource = []string{".git", "_output", "_tmp", ".make"}
 
 // digestFiles returns the SHA-256 of the names and contents of all files of a folder, in the order of their names.
 func digestFiles(dir string) (string, error) {
-	whole := sha256.New()
+	treeHash := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -224,10 +224,10 @@ func digestFiles(dir string) (string, error) {
 		if _, err := io.Copy(hash, file); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(whole, "%x  %s\n", hash.Sum(nil), filepath.ToSlash(name))
+		_, err = fmt.Fprintf(treeHash, "%x  %s\n", hash.Sum(nil), filepath.ToSlash(name))
 		return err
 	})
-	return hex.EncodeToString(whole.Sum(nil)), err
+	return hex.EncodeToString(treeHash.Sum(nil)), err
 }
 
 // buildTree builds the kube-apiserver of the tree of --source, unless it was built before.
@@ -246,8 +246,8 @@ func (b *Binaries) buildTree(ctx context.Context, p program) (Program, error) {
 		return built, err
 	}
 	built.Origin, built.Source = originTree, b.tree.String()
-	there := func() bool { return isFile(built.Path) }
-	return built, b.once(ctx, p, built.Path, there, func() error {
+	isPresent := func() bool { return isFile(built.Path) }
+	return built, b.once(ctx, p, built.Path, isPresent, func() error {
 		if err := b.checkTree(dir); err != nil {
 			return err
 		}
@@ -269,8 +269,8 @@ func (b *Binaries) checkTree(dir string) error {
 
 // withoutModuleSettings returns settings of the go command without those that say how modules are found.
 func withoutModuleSettings(env []string) []string {
-	kept := slices.DeleteFunc(slices.Clone(env), func(setting string) bool {
+	settings := slices.DeleteFunc(slices.Clone(env), func(setting string) bool {
 		return strings.HasPrefix(setting, "GOWORK=") || strings.HasPrefix(setting, "GOFLAGS=")
 	})
-	return append(kept, "GOWORK=", "GOFLAGS=")
+	return append(settings, "GOWORK=", "GOFLAGS=")
 }

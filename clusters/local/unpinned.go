@@ -105,11 +105,11 @@ func (b *Binaries) tryModule(ctx context.Context, p program) error {
 	if _, err := b.runGo(ctx, newUnfinishedModule(work), "mod", "tidy"); err != nil {
 		return fmt.Errorf("%s", lastLine(err))
 	}
-	made, err := readModule(work)
+	module, err := readModule(work)
 	if err != nil {
 		return err
 	}
-	return made.write(dir)
+	return module.write(dir)
 }
 
 // lastLine returns the last line of what the go command printed. Before that it lists what it downloads.
@@ -134,15 +134,15 @@ func (b *Binaries) writeModule(ctx context.Context, dir, version string) error {
 	if err != nil {
 		return fmt.Errorf("%s", lastLine(downloadError(out, err)))
 	}
-	var found struct{ GoMod string }
-	if err := json.Unmarshal([]byte(out), &found); err != nil {
+	var info struct{ GoMod string }
+	if err := json.Unmarshal([]byte(out), &info); err != nil {
 		return err
 	}
-	theirs, err := os.ReadFile(found.GoMod)
+	goMod, err := os.ReadFile(info.GoMod)
 	if err != nil {
 		return err
 	}
-	text, err := deriveModule(head, theirs, version)
+	text, err := deriveModule(head, goMod, version)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func downloadError(out string, err error) error {
 }
 
 // deriveModule returns the go.mod of a kube-apiserver, which begins with head, derived from that of k8s.io/kubernetes.
-func deriveModule(head string, theirs []byte, version string) ([]byte, error) {
-	file, err := modfile.Parse("go.mod of "+kubernetesModule, theirs, nil)
+func deriveModule(head string, goMod []byte, version string) ([]byte, error) {
+	file, err := modfile.Parse("go.mod of "+kubernetesModule, goMod, nil)
 	if err != nil {
 		return nil, err
 	}

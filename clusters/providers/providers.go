@@ -101,9 +101,9 @@ func enumerate(texts []string) string {
 
 // CellName returns the name of a cell. It is what the cell is about, preceded by the provider's name unless that is the
 // default.
-func CellName(provider, about string) string {
+func CellName(provider, description string) string {
 	if provider == Default() {
-		return about
+		return description
 	}
-	return provider + "-" + about
+	return provider + "-" + description
 }

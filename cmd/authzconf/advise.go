@@ -101,24 +101,24 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	return cmp.Or(err, failedIf(len(a.Kept) > 0))
 }
 
-func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice.Neighbour, manifests []byte) error {
-	neighbours, without := advice.Neighbours(seen)
+func (f *adviseFlags) try(c *cobra.Command, observations []advice.Seen, refused []advice.Neighbour, manifests []byte) error {
+	neighbours, without := advice.Neighbours(observations)
 	neighbours = append(neighbours, refused...)
-	seen = slices.DeleteFunc(seen, func(s advice.Seen) bool { return s.Mode == "" })
-	all := len(seen)
+	observations = slices.DeleteFunc(observations, func(s advice.Seen) bool { return s.Mode == "" })
+	all := len(observations)
 	if f.verifyLimit > 0 && all > f.verifyLimit {
 		random := rand.New(rand.NewPCG(f.seed, 0))
-		random.Shuffle(all, func(i, j int) { seen[i], seen[j] = seen[j], seen[i] })
-		seen = seen[:f.verifyLimit]
+		random.Shuffle(all, func(i, j int) { observations[i], observations[j] = observations[j], observations[i] })
+		observations = observations[:f.verifyLimit]
 		random.Shuffle(len(neighbours), func(i, j int) { neighbours[i], neighbours[j] = neighbours[j], neighbours[i] })
 		neighbours = neighbours[:min(len(neighbours), 4*f.verifyLimit)]
 	}
 	var result *verification.Findings
 	var err error
 	if f.live != nil {
-		result, err = f.live.review(seen, neighbours)
+		result, err = f.live.review(observations, neighbours)
 	} else {
-		o := verification.Options{Manifests: manifests, Seen: seen, Neighbours: neighbours, Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }}
+		o := verification.Options{Manifests: manifests, Seen: observations, Neighbours: neighbours, Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }}
 		if o.Target, err = localCell(c, f.kubernetes, scenarios.GateOn); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (f *adviseFlags) try(c *cobra.Command, seen []advice.Seen, refused []advice
 		Sent, All, Neighbours int
 		Without               map[string]int
 		Reviewed              bool
-	}{result, len(seen), all, len(neighbours), without, f.live != nil}); err != nil {
+	}{result, len(observations), all, len(neighbours), without, f.live != nil}); err != nil {
 		return invalid(err)
 	}
 	return failedIf(len(result.Wrong) > 0)
@@ -190,11 +190,11 @@ func readManifests(paths []string) (objects []map[string]any, leftOut map[string
 			if err != nil {
 				return nil, nil, err
 			}
-			found, others, err := advice.ReadRBAC(file, raw)
+			objectsOfFile, others, err := advice.ReadRBAC(file, raw)
 			if err != nil {
 				return nil, nil, err
 			}
-			objects = append(objects, found...)
+			objects = append(objects, objectsOfFile...)
 			for kind, n := range others {
 				leftOut[kind] += n
 			}
@@ -220,12 +220,12 @@ func findManifests(path string) (files []string, err error) {
 // printHolders prints who may impersonate whom by the present roles and bindings.
 func (f *adviseFlags) printHolders(c *cobra.Command, present []map[string]any) error {
 	holders, dangling := advice.Holders(present)
-	shown := slices.DeleteFunc(slices.Clone(holders), advice.Holder.Idle)
+	active := slices.DeleteFunc(slices.Clone(holders), advice.Holder.Idle)
 	if err := printAs(c.OutOrStdout(), f.output, "holders", struct {
 		Holders  []advice.Holder   `json:"holders"`
 		Shown    []advice.Holder   `json:"-"`
 		Dangling []advice.Dangling `json:"dangling,omitempty"`
-	}{holders, shown, dangling}); err != nil {
+	}{holders, active, dangling}); err != nil {
 		return invalid(err)
 	}
 	if i := slices.IndexFunc(dangling, func(d advice.Dangling) bool { return !d.BuiltIn }); i >= 0 && f.kubeconfig == "" {
@@ -235,7 +235,7 @@ func (f *adviseFlags) printHolders(c *cobra.Command, present []map[string]any) e
 }
 
 // review asks the cluster about what was seen and about its neighbours.
-func (l *liveCluster) review(seen []advice.Seen, neighbours []advice.Neighbour) (*verification.Findings, error) {
+func (l *liveCluster) review(observations []advice.Seen, neighbours []advice.Neighbour) (*verification.Findings, error) {
 	facts, err := l.Facts(l.ctx)
 	if err != nil {
 		return nil, err
@@ -246,9 +246,9 @@ func (l *liveCluster) review(seen []advice.Seen, neighbours []advice.Neighbour) 
 	if err != nil {
 		return nil, err
 	}
-	found, err := verification.Review(l.ctx, model, seen, neighbours)
-	found.Version = fmt.Sprintf("%s, gate %s", facts.GitVersion, facts.Gate)
-	return found, cmp.Or(l.err, err)
+	results, err := verification.Review(l.ctx, model, observations, neighbours)
+	results.Version = fmt.Sprintf("%s, gate %s", facts.GitVersion, facts.Gate)
+	return results, cmp.Or(l.err, err)
 }
 
 func (l *liveCluster) rbac() (objects []map[string]any, err error) {
@@ -257,11 +257,11 @@ func (l *liveCluster) rbac() (objects []map[string]any, err error) {
 		if err != nil {
 			return nil, invalid(fmt.Errorf("listing %s of the cluster: %w", resource, err))
 		}
-		found, _, err := advice.ReadRBAC(resource, raw)
+		objectsOfKind, _, err := advice.ReadRBAC(resource, raw)
 		if err != nil {
 			return nil, invalid(err)
 		}
-		objects = append(objects, found...)
+		objects = append(objects, objectsOfKind...)
 	}
 	return objects, nil
 }
@@ -308,8 +308,8 @@ func findProfile(all []judgedProfile, name string) (judgedProfile, error) {
 	}
 	names := seq.Map(all, func(j judgedProfile) string { return j.Name })
 	hint := "expected one of " + strings.Join(names, ", ")
-	if near := nearest(name, names); len(near) > 0 {
-		hint = "nearest: " + strings.Join(near, ", ")
+	if suggestions := nearest(name, names); len(suggestions) > 0 {
+		hint = "nearest: " + strings.Join(suggestions, ", ")
 	}
 	return judgedProfile{}, fmt.Errorf("--profile %q is not known (%s; --profile list has all)", name, hint)
 }

@@ -17,9 +17,9 @@ import (
 
 // eventSink collects what a command needs of the audit events that impersonate.
 type eventSink interface {
-	// Add adds an event. again means that it is the second event of a request. If the event is wrong, the error says
+	// Add adds an event. isRepeated means that it is the second event of a request. If the event is wrong, the error says
 	// how, and the event is left out; advice.ErrTooMany ends the reading.
-	Add(e *auditv1.Event, again bool) error
+	Add(e *auditv1.Event, isRepeated bool) error
 	// Empty reports whether no event impersonated.
 	Empty() bool
 }
@@ -51,11 +51,11 @@ func readAuditLogs(c *cobra.Command, paths []string, sink eventSink, purpose str
 // logs.
 func findAuditLogs(paths []string, stderr io.Writer) (files []string, err error) {
 	for _, path := range paths {
-		found, leftOut, err := auditlog.Files(path)
+		paths, leftOut, err := auditlog.Files(path)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, found...)
+		files = append(files, paths...)
 		for _, file := range leftOut {
 			_, _ = fmt.Fprintf(stderr, "left out: %s (not named like an audit log)\n", file)
 		}
@@ -67,8 +67,8 @@ func readLogFiles(c *cobra.Command, files []string, sink eventSink) (auditlog.St
 	show := newDisplay(c.ErrOrStderr())
 	defer show.end()
 	r := &auditlog.Reader{Progress: showReading(show, files)}
-	r.Each = func(e *auditv1.Event, again bool) error {
-		err := sink.Add(e, again)
+	r.Each = func(e *auditv1.Event, isRepeated bool) error {
+		err := sink.Add(e, isRepeated)
 		if err == nil || errors.Is(err, advice.ErrTooMany) {
 			return err
 		}

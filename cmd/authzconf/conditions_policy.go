@@ -62,11 +62,11 @@ func printConditionalPolicy(out io.Writer, form, file string, seed int64) error 
 		if err != nil {
 			return err
 		}
-		held, err := reference.Load(file, raw)
+		snapshot, err := reference.Load(file, raw)
 		if err != nil {
 			return err
 		}
-		all = held.Policies()
+		all = snapshot.Policies()
 	}
 	raw, err := certification.Export(form, all)
 	if err != nil {

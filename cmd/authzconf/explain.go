@@ -219,7 +219,7 @@ func (f *explainFlags) checkResource() error {
 	_, subresource, hasSub := strings.Cut(f.resource, "/")
 	isBadSubresource := subresource == "" || strings.Contains(subresource, "/")
 	isBadResource := strings.HasPrefix(f.resource, "/") || strings.HasPrefix(f.resource, ".")
-	many := slices.Contains([]string{"list", "watch", "deletecollection"}, f.asked.Verb)
+	isCollection := slices.Contains([]string{"list", "watch", "deletecollection"}, f.asked.Verb)
 	selects := f.asked.FieldSelector != "" || f.asked.LabelSelector != ""
 	switch {
 	case !slices.Contains(verbs, f.asked.Verb):
@@ -228,13 +228,13 @@ func (f *explainFlags) checkResource() error {
 		return fmt.Errorf("--resource %q is not of the form RESOURCE[.GROUP][/SUBRESOURCE]", f.resource)
 	case hasSub && f.asked.Name == "":
 		return fmt.Errorf("--resource %s: a subresource needs --name", f.resource)
-	case many && f.asked.Name != "":
+	case isCollection && f.asked.Name != "":
 		return fmt.Errorf("--verb %s has no --name (for one object: --field-selector metadata.name=%s)", f.asked.Verb, f.asked.Name)
 	case f.asked.Verb == "create" && f.asked.Name != "" && !hasSub:
 		return errors.New("--verb create has no --name: the API server does not look for one in the object")
-	case !many && f.asked.Verb != "create" && f.asked.Name == "":
+	case !isCollection && f.asked.Verb != "create" && f.asked.Name == "":
 		return fmt.Errorf("--verb %s needs --name", f.asked.Verb)
-	case !many && selects:
+	case !isCollection && selects:
 		return fmt.Errorf("--verb %s has no selectors", f.asked.Verb)
 	}
 	if _, err := fields.ParseSelector(f.asked.FieldSelector); err != nil {

@@ -122,8 +122,8 @@ func localCell(c *cobra.Command, kubernetes string, gate scenarios.Gate) (server
 }
 
 // seedFlag adds --seed, described by the text. Without the flag a seed is drawn.
-func seedFlag(c *cobra.Command, seed *int64, of string) {
-	c.Flags().Int64Var(seed, "seed", rand.Int64N(1_000_000), "seed of "+of)
+func seedFlag(c *cobra.Command, seed *int64, subject string) {
+	c.Flags().Int64Var(seed, "seed", rand.Int64N(1_000_000), "seed of "+subject)
 	c.Flags().Lookup("seed").DefValue = "0" // for the help text, which must always be the same
 }
 
@@ -144,11 +144,11 @@ func newList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		chosen := sel.Choose(texts.Set)
-		if len(chosen) == 0 {
+		selection := sel.Choose(texts.Set)
+		if len(selection) == 0 {
 			return fmt.Errorf("no scenario matches: %w", conformance.ErrNothingSelected)
 		}
-		return list(c.OutOrStdout(), chosen, output, full)
+		return list(c.OutOrStdout(), selection, output, full)
 	})
 	flags.register(c)
 	kepFlag(c, &kep)
@@ -163,16 +163,16 @@ type listed struct {
 	*scenarios.Scenario
 }
 
-func list(w io.Writer, chosen []*scenarios.Scenario, output string, full bool) error {
+func list(w io.Writer, selection []*scenarios.Scenario, output string, full bool) error {
 	switch output {
 	case "", "wide":
 		return renderTable(w, "scenarios", struct {
 			Chosen []*scenarios.Scenario
 			Wide   bool
-		}{chosen, output == "wide"}, 0)
+		}{selection, output == "wide"}, 0)
 	case "json", "yaml":
 		items := []listed{}
-		for _, s := range chosen {
+		for _, s := range selection {
 			if !full {
 				s = s.Lean()
 			}

@@ -55,22 +55,22 @@ func (f flakesFlags) window(now time.Time) (w history.Window, err error) {
 }
 
 // writeFlakes prints what was found, and returns it as the exit code.
-func writeFlakes(c *cobra.Command, form string, w history.Window, found history.Flakes) error {
+func writeFlakes(c *cobra.Command, form string, w history.Window, flakes history.Flakes) error {
 	err := printAs(c.OutOrStdout(), form, "flakes", struct {
 		history.Flakes
 		Window string `json:"-"`
 		Gap    string `json:"-"`
 		MaxGap string `json:"-"`
 	}{
-		found, history.FormatPeriod(w.Since), history.FormatPeriod(time.Duration(found.LongestGap) * time.Second), history.FormatPeriod(w.MaxGap),
+		flakes, history.FormatPeriod(w.Since), history.FormatPeriod(time.Duration(flakes.LongestGap) * time.Second), history.FormatPeriod(w.MaxGap),
 	})
 	if err != nil {
 		return invalid(err)
 	}
 	switch {
-	case len(found.Flaky)+len(found.Failing) > 0:
+	case len(flakes.Flaky)+len(flakes.Failing) > 0:
 		return exitWith(reports.ExitFailed)
-	case !found.Covered:
+	case !flakes.Covered:
 		return exitWith(reports.ExitInvalid)
 	}
 	return nil

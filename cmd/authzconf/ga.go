@@ -85,9 +85,9 @@ func readStorm(dir string) (ga.Source, error) {
 			c.Name, reports.Plural(c.Pairs, "pair"), c.ReviewsA, c.ReviewsB, c.P50, c.P99, c.CPU, result.Outcome))
 	}
 	for _, v := range result.Variants {
-		if used, known := v.Usage[loadrun.APIServer]; known {
+		if use, known := v.Usage[loadrun.APIServer]; known {
 			s.Loads = append(s.Loads, fmt.Sprintf("%s: the API server took %.2f ms of processor time per request, and %d MiB of memory at most",
-				v.Name, used.PerRequest, used.RSS>>20))
+				v.Name, use.PerRequest, use.RSS>>20))
 		}
 	}
 	switch {

@@ -176,8 +176,8 @@ func cleanExisting(c *cobra.Command, kubeconfig, context string, dryRun bool) er
 	if err != nil {
 		return err
 	}
-	found, err := cluster.Clean(c.Context(), "", dryRun)
-	return printRemoved(c, found, dryRun, err)
+	names, err := cluster.Clean(c.Context(), "", dryRun)
+	return printRemoved(c, names, dryRun, err)
 }
 
 // printRemoved prints what was removed or would be. err, if it is not nil, says why something was not removed.

@@ -70,11 +70,11 @@ func failedIf(failed bool) error {
 	return nil
 }
 
-// called is the command line as a report records it. verify compares the report with it.
-var called []string
+// commandLine is the command line as a report records it. verify compares the report with it.
+var commandLine []string
 
 func run(args []string, stdout, stderr io.Writer) (code int) {
-	called = append([]string{"authzconf"}, args...)
+	commandLine = append([]string{"authzconf"}, args...)
 	// A panic is not bad usage, although Go's exit code would say so. Deferred calls stop what the command has started.
 	defer func() {
 		if p := recover(); p != nil {

@@ -79,7 +79,7 @@ func checkCall(args []string) error {
 	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
 		return err
 	}
-	called = append([]string{"authzconf"}, args...)
+	commandLine = append([]string{"authzconf"}, args...)
 	if err := c.PreRunE(c, c.Flags().Args()); err != nil {
 		return err
 	}

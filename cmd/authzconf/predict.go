@@ -135,10 +135,10 @@ func (f *predictFlags) readFile(flags *pflag.FlagSet) (at func(path string) stri
 	if err != nil {
 		return nil, err
 	}
-	given := map[string]string{}
-	flags.Visit(func(flag *pflag.Flag) { given[flag.Name] = flag.Value.String() })
+	values := map[string]string{}
+	flags.Visit(func(flag *pflag.Flag) { values[flag.Name] = flag.Value.String() })
 	f.plan = *plan
-	for name, value := range given {
+	for name, value := range values {
 		if err := flags.Set(name, value); err != nil {
 			return nil, err
 		}
@@ -190,8 +190,8 @@ func (f *predictFlags) predictLog(c *cobra.Command) error {
 type replaySink struct{ *predict.Replay }
 
 // Add adds the request of an event once.
-func (s replaySink) Add(e *auditv1.Event, again bool) error {
-	if again {
+func (s replaySink) Add(e *auditv1.Event, isRepeated bool) error {
+	if isRepeated {
 		return nil
 	}
 	sender, err := advice.ReadSender(e)

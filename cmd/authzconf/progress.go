@@ -38,7 +38,7 @@ func (p *productProgress) showStatus(text string) {
 	p.status(text)
 }
 
-func (p *productProgress) judged(c product.Case, r reports.Result) {
+func (p *productProgress) addResult(c product.Case, r reports.Result) {
 	p.counting.Lock()
 	defer p.counting.Unlock()
 	p.done++

@@ -22,7 +22,7 @@ func planned(n int) (cases []product.Case) {
 
 // judge reports a verdict to a display.
 func judge(p *productProgress, v verdicts.Verdict, name, reason string) {
-	p.judged(product.NewCase("cell", name, scenarios.Core), reports.Result{Case: name, Verdict: v, Reason: reason})
+	p.addResult(product.NewCase("cell", name, scenarios.Core), reports.Result{Case: name, Verdict: v, Reason: reason})
 }
 
 // TestProgressOnATerminal expects one line that is rewritten, below complete lines for what did not pass.

@@ -63,8 +63,8 @@ func findFinding(all []findings.Finding, id string) (*findings.Finding, error) {
 		return &all[i], nil
 	}
 	hint := "authzconf reproduce lists them"
-	if near := nearest(id, seq.Map(all, func(f findings.Finding) string { return f.ID })); len(near) > 0 {
-		hint = "the nearest are " + strings.Join(near, ", ") + "; " + hint
+	if suggestions := nearest(id, seq.Map(all, func(f findings.Finding) string { return f.ID })); len(suggestions) > 0 {
+		hint = "the nearest are " + strings.Join(suggestions, ", ") + "; " + hint
 	}
 	return nil, &usage.Error{Problem: fmt.Sprintf("there is no finding %q", id), Hint: hint}
 }
@@ -83,17 +83,17 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 	case finding.Memory:
 		try = f.tryMemory
 	}
-	tried, err := try(c, finding)
+	tries, err := try(c, finding)
 	if err != nil {
 		return err
 	}
-	out := concludeTries(tried)
+	out := concludeTries(tries)
 	if err := render(c.OutOrStdout(), "reproduced", struct {
 		*findings.Finding
 		Tried      []reproduced
 		Seen       findings.Seen
 		Kubernetes string
-	}{finding, tried, out, f.matrix.Kubernetes[0]}); err != nil {
+	}{finding, tries, out, f.matrix.Kubernetes[0]}); err != nil {
 		return invalid(err)
 	}
 	return exitWith(map[findings.Seen]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out])
@@ -101,10 +101,10 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 
 // concludeTries returns what all tries show together. One is enough to show that the finding still happens, and all are
 // needed to show that it does not.
-func concludeTries(tried []reproduced) findings.Seen {
-	for _, seen := range []findings.Seen{findings.Happens, findings.Unclear} {
-		if slices.ContainsFunc(tried, func(t reproduced) bool { return t.Seen == seen }) {
-			return seen
+func concludeTries(tries []reproduced) findings.Seen {
+	for _, outcome := range []findings.Seen{findings.Happens, findings.Unclear} {
+		if slices.ContainsFunc(tries, func(t reproduced) bool { return t.Seen == outcome }) {
+			return outcome
 		}
 	}
 	return findings.Gone
@@ -117,14 +117,14 @@ func (f *reproduceFlags) execute(c *cobra.Command, p product.Product, plan produ
 	show := newProductProgress(c.ErrOrStderr(), plan.Cases(), false)
 	defer show.end()
 	made, err := product.Execute(c.Context(), product.Run{
-		Prepared: &product.Prepared{Product: p, Plan: plan}, Invocation: invocation, Command: called,
-		Say: show.say, Status: show.showStatus, Judged: show.judged,
+		Prepared: &product.Prepared{Product: p, Plan: plan}, Invocation: invocation, Command: commandLine,
+		Say: show.say, Status: show.showStatus, Judged: show.addResult,
 	})
 	return made, invalid(err)
 }
 
 // tryScenarios runs the scenarios of a finding, and no others.
-func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Finding) (tried []reproduced, err error) {
+func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Finding) (tries []reproduced, err error) {
 	mended, err := finding.Mended()
 	if err != nil {
 		return nil, invalid(err)
@@ -148,10 +148,10 @@ func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Findin
 				return nil, invalid(err)
 			}
 			t.Seen, t.Why = finding.Judge(result, evidence, mended)
-			tried = append(tried, t)
+			tries = append(tries, t)
 		}
 	}
-	return tried, nil
+	return tries, nil
 }
 
 // planScenarios plans only the scenarios of a finding.

@@ -41,7 +41,7 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 	}
 	show := newProductProgress(c.ErrOrStderr(), prepared.Plan.Cases(), line.Options.Verbose)
 	made, err := product.Execute(c.Context(), product.Run{
-		Prepared: prepared, Invocation: invocation, Command: called, Say: show.say, Status: show.showStatus, Judged: show.judged,
+		Prepared: prepared, Invocation: invocation, Command: commandLine, Say: show.say, Status: show.showStatus, Judged: show.addResult,
 	})
 	show.end()
 	if err != nil {
@@ -49,11 +49,11 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 	}
 	// The findings are printed even if they cannot be written.
 	unwritten := output.Save(made)
-	written := pages.SummaryOptions{}
+	summary := pages.SummaryOptions{}
 	if unwritten == nil {
-		written.Folder = line.Options.ReportDir
+		summary.Folder = line.Options.ReportDir
 	}
-	if err := pages.WriteSummary(c.OutOrStdout(), made.Report, written); err != nil {
+	if err := pages.WriteSummary(c.OutOrStdout(), made.Report, summary); err != nil {
 		return invalid(err)
 	}
 	if unwritten != nil {

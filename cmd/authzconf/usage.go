@@ -67,8 +67,8 @@ func addHelpTexts(root *cobra.Command) {
 		switch c.Name() {
 		case "help":
 			c.Args = func(_ *cobra.Command, args []string) error {
-				if of, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return unknownCommand(of, rest[0])
+				if command, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return unknownCommand(command, rest[0])
 				}
 				return nil
 			}
@@ -114,7 +114,7 @@ func (t *commandText) effective(c *cobra.Command, args []string) error {
 
 // givenOnce parses the command line again as it was typed, because a flag keeps only its last value.
 func givenOnce(c *cobra.Command) error {
-	_, typed, err := c.Root().Find(called[1:])
+	_, typed, err := c.Root().Find(commandLine[1:])
 	if err != nil {
 		return err
 	}
@@ -255,8 +255,8 @@ func unknownFlag(c *cobra.Command, name string) error {
 		dashes = "-"
 	}
 	hint := helpOf(c)
-	if near := nearest(name, flags); len(near) > 0 {
-		hint = "did you mean --" + strings.Join(near, " or --") + "? " + hint
+	if suggestions := nearest(name, flags); len(suggestions) > 0 {
+		hint = "did you mean --" + strings.Join(suggestions, " or --") + "? " + hint
 	} else if !c.HasParent() {
 		hint = "flags stand behind the command; " + hint
 	}
@@ -293,15 +293,15 @@ func checkArguments(c *cobra.Command, args []string) error {
 }
 
 func unknownCommand(c *cobra.Command, name string) error {
-	var known []string
+	var names []string
 	for _, sub := range c.Commands() {
 		if !sub.Hidden {
-			known = append(known, sub.Name())
+			names = append(names, sub.Name())
 		}
 	}
 	hint := c.CommandPath() + " --help lists the commands"
-	if near := nearest(name, known); len(near) > 0 {
-		hint = "did you mean " + c.CommandPath() + " " + strings.Join(near, " or ") + "? " + hint
+	if suggestions := nearest(name, names); len(suggestions) > 0 {
+		hint = "did you mean " + c.CommandPath() + " " + strings.Join(suggestions, " or ") + "? " + hint
 	}
 	return usageError(c, fmt.Sprintf("unknown command %q for %q", name, c.CommandPath()), hint)
 }
@@ -309,16 +309,16 @@ func unknownCommand(c *cobra.Command, name string) error {
 // nearest returns up to three of the names that may be meant, as cobra suggests commands.
 func nearest(name string, names []string) []string {
 	root := &cobra.Command{SuggestionsMinimumDistance: 1 + len(name)/4}
-	for _, known := range names {
-		c := &cobra.Command{Use: known, Run: func(*cobra.Command, []string) {}}
-		isPart := strings.Contains(name, known) || strings.Contains(known, name)
+	for _, other := range names {
+		c := &cobra.Command{Use: other, Run: func(*cobra.Command, []string) {}}
+		isPart := strings.Contains(name, other) || strings.Contains(other, name)
 		if len(name) > 1 && isPart {
 			c.SuggestFor = []string{name}
 		}
 		root.AddCommand(c)
 	}
-	near := slices.Compact(root.SuggestionsFor(name))
-	return near[:min(3, len(near))]
+	suggestions := slices.Compact(root.SuggestionsFor(name))
+	return suggestions[:min(3, len(suggestions))]
 }
 
 // commandWith returns a command with the arguments that use names.

@@ -41,15 +41,15 @@ func (f *selectionFlags) listVectors(w io.Writer, output string) error {
 
 // selectIDs returns the items whose ID matches focus and does not match skip. Either may be nil.
 func selectIDs[T any](all []T, id func(T) string, focus, skip *regexp.Regexp) ([]T, error) {
-	chosen := seq.Filter(all, func(item T) bool {
+	selection := seq.Filter(all, func(item T) bool {
 		skipped := skip != nil && skip.MatchString(id(item))
 		focused := focus == nil || focus.MatchString(id(item))
 		return focused && !skipped
 	})
-	if len(chosen) == 0 {
+	if len(selection) == 0 {
 		return nil, errors.New("no scenario matches")
 	}
-	return chosen, nil
+	return selection, nil
 }
 
 // listedVector is a vector with the revisions of the wire that it is applicable to.

@@ -35,16 +35,16 @@ func planAgain(words []string) (*product.CommandLine, []string, error) {
 
 // findProduct returns the product that the first words of a command line start, and the remaining words. If several do,
 // such as certify and certify safe, it is the one with more words. It returns nil if there is none.
-func findProduct(words []string) (found *product.Product, rest []string) {
-	named := 0
+func findProduct(words []string) (p *product.Product, rest []string) {
+	length := 0
 	for _, entry := range productTable {
 		command := strings.Fields(entry.product.Command)
 		isNamed := len(words) >= len(command) && slices.Equal(words[:len(command)], command)
-		if isNamed && len(command) > named {
-			named, found, rest = len(command), &entry.product, words[len(command):]
+		if isNamed && len(command) > length {
+			length, p, rest = len(command), &entry.product, words[len(command):]
 		}
 	}
-	return found, rest
+	return p, rest
 }
 
 // planBy returns planAgain with the scenarios of a folder, or the built-in ones if it is empty.
@@ -78,7 +78,7 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	signed, wrong := record.CheckReport(keys, signature, reports.ReportFile, v.Marker, v.Report.Outcome)
+	signer, wrong := record.CheckReport(keys, signature, reports.ReportFile, v.Marker, v.Report.Outcome)
 	made, unbound, err := attest(v, keys, challenge, signature)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 		return differs(c, all, what)
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%soutcome: %s\nverified: %s recomputed from the evidence, all the same\nsignature: %s\nmade: %s\n",
-		describePrograms(v.Report), v.Report.Outcome.Result, reports.Plural(v.Cases, "verdict"), signed, made)
+		describePrograms(v.Report), v.Report.Outcome.Result, reports.Plural(v.Cases, "verdict"), signer, made)
 	return err
 }
 

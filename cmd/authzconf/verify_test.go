@@ -56,7 +56,7 @@ func stormFolder(t *testing.T) string {
 	c.SetArgs([]string{"--profile", file, "--report-dir", dir})
 	c.SetOut(io.Discard)
 	c.SetErr(io.Discard)
-	called = []string{"authzconf", "load", "--profile", file, "--report-dir", dir}
+	commandLine = []string{"authzconf", "load", "--profile", file, "--report-dir", dir}
 	if err := c.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -24,10 +24,10 @@ func (c *Cell) prepareAhead(ctx context.Context, run *replay.Replayer, list []*s
 	queue := make(chan (<-chan preparation), preparedAhead)
 	go func() {
 		defer close(queue)
-		for _, one := range list {
+		for _, scenario := range list {
 			ready := make(chan preparation, 1)
 			queue <- ready // waits until one of those before it is taken
-			go func() { ready <- c.prepare(ctx, run, c.jobs[one.ID]) }()
+			go func() { ready <- c.prepare(ctx, run, c.jobs[scenario.ID]) }()
 		}
 	}()
 	return queue

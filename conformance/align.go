@@ -152,7 +152,7 @@ func matchUnordered(want, got []review) []review {
 const gapCost = 3
 
 // align puts lists of n and m side by side at the least cost of pairs and gaps, at which the other index is -1.
-func align(n, m, gap int, pair func(i, j int) int, each func(i, j int)) {
+func align(n, m, gap int, pair func(i, j int) int, visit func(i, j int)) {
 	cost := make([][]int, n+1) // cost[i][j]: of what is behind i and j
 	for i := n; i >= 0; i-- {
 		cost[i] = make([]int, m+1)
@@ -166,13 +166,13 @@ func align(n, m, gap int, pair func(i, j int) int, each func(i, j int)) {
 	for i, j := 0, 0; i < n || j < m; {
 		switch {
 		case i < n && j < m && cost[i][j] == cost[i+1][j+1]+pair(i, j):
-			each(i, j)
+			visit(i, j)
 			i, j = i+1, j+1
 		case i < n && cost[i][j] == cost[i+1][j]+gap:
-			each(i, -1)
+			visit(i, -1)
 			i++
 		default:
-			each(-1, j)
+			visit(-1, j)
 			j++
 		}
 	}
@@ -192,7 +192,7 @@ func pairReviews(want, got *review) reviewRow {
 	}
 	w, g := want.attrs(), got.attrs()
 	for i := range w {
-		if judged := w[i].Name != "extra" || want.Extra != nil; !judged {
+		if isJudged := w[i].Name != "extra" || want.Extra != nil; !isJudged {
 			continue
 		}
 		differs := w[i].Value != g[i].Value

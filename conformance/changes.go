@@ -175,7 +175,7 @@ func (t *behaviourTable) compare(s *scenarios.Scenario, view record.View) (row b
 	row = behaviourRow{Scenario: s.ID, Chance: leavesToChance(s), Letters: make([]string, len(t.Cells))}
 	var kinds behaviourKinds
 	last := map[scenarios.Gate]int{}
-	seen := make([]behaviour, len(t.Cells))
+	behaviours := make([]behaviour, len(t.Cells))
 	for i, c := range t.Cells {
 		e := findEvidence(view, c.name, s.ID)
 		if e == nil {
@@ -186,11 +186,11 @@ func (t *behaviourTable) compare(s *scenarios.Scenario, view record.View) (row b
 			row.Letters[i] = letterInvalid
 			continue
 		}
-		seen[i] = behaviourOf(e)
-		row.Letters[i] = kinds.letter(seen[i])
+		behaviours[i] = behaviourOf(e)
+		row.Letters[i] = kinds.letter(behaviours[i])
 		before, known := last[c.facts.Gate]
 		if known && row.Letters[before] != row.Letters[i] {
-			row.Steps = append(row.Steps, behaviourStep{t.Cells[before].name, c.name, changedLines(seen[before], seen[i])})
+			row.Steps = append(row.Steps, behaviourStep{t.Cells[before].name, c.name, changedLines(behaviours[before], behaviours[i])})
 		}
 		last[c.facts.Gate] = i
 	}
@@ -281,17 +281,17 @@ func (t *behaviourTable) render() (tables []reports.Table) {
 	for _, c := range t.Cells {
 		letters.Columns = append(letters.Columns, c.name)
 	}
-	how := reports.Table{Title: t.title() + ": what changed", Columns: []string{"Scenario", "From", "To", "Change"}}
+	changeTable := reports.Table{Title: t.title() + ": what changed", Columns: []string{"Scenario", "From", "To", "Change"}}
 	for _, row := range t.Changed {
 		marks := seq.Map(row.Letters, func(letter string) string { return cmp.Or(letter, "·") })
 		letters.Rows = append(letters.Rows, reports.Row{Cells: append([]string{row.Scenario}, marks...)})
-		how.Rows = append(how.Rows, row.render()...)
+		changeTable.Rows = append(changeTable.Rows, row.render()...)
 	}
-	limited := reports.Table{Title: t.title() + ": written for some of the versions only", Columns: []string{"Scenario", "Needs", "Description"}}
+	limitedTable := reports.Table{Title: t.title() + ": written for some of the versions only", Columns: []string{"Scenario", "Needs", "Description"}}
 	for _, s := range t.Limited {
-		limited.Rows = append(limited.Rows, reports.Row{Cells: []string{s.ID, describeRequirements(s.Requires), s.Description}})
+		limitedTable.Rows = append(limitedTable.Rows, reports.Row{Cells: []string{s.ID, describeRequirements(s.Requires), s.Description}})
 	}
-	return seq.Filter([]reports.Table{letters, how, limited}, func(t reports.Table) bool { return len(t.Rows) > 0 })
+	return seq.Filter([]reports.Table{letters, changeTable, limitedTable}, func(t reports.Table) bool { return len(t.Rows) > 0 })
 }
 
 // render returns a line for each change of a scenario, or one that says why there is none to be told.

@@ -32,16 +32,16 @@ type span struct {
 func (c *checker) check(s *scenarios.Scenario, e *verdicts.Evidence) (fault string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, one := range []*verdicts.Evidence{e, e.Control} {
-		if one == nil || len(one.Steps) == 0 {
+	for _, evidence := range []*verdicts.Evidence{e, e.Control} {
+		if evidence == nil || len(evidence.Steps) == 0 {
 			continue
 		}
-		if _, names := s.BindOn(one.Suffix, one.Nodes); !maps.Equal(names, one.Names) {
+		if _, names := s.BindOn(evidence.Suffix, evidence.Nodes); !maps.Equal(names, evidence.Names) {
 			return "the names in the evidence are not those of the scenario"
 		}
-		beside := slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Beside })
-		for _, o := range verdicts.Requests(one.Steps) {
-			if fault := c.checkRequest(one, &o, beside); fault != "" {
+		isConcurrent := slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Beside })
+		for _, o := range verdicts.Requests(evidence.Steps) {
+			if fault := c.checkRequest(evidence, &o, isConcurrent); fault != "" {
 				return fmt.Sprintf("step %d: %s", o.Step, fault)
 			}
 		}
@@ -49,7 +49,7 @@ func (c *checker) check(s *scenarios.Scenario, e *verdicts.Evidence) (fault stri
 	return ""
 }
 
-func (c *checker) checkRequest(e *verdicts.Evidence, o *verdicts.Observation, beside bool) (fault string) {
+func (c *checker) checkRequest(e *verdicts.Evidence, o *verdicts.Observation, isConcurrent bool) (fault string) {
 	if o.Sent.Before(e.Started) || o.Answered.Before(o.Sent) || o.Answered.After(e.Ended) {
 		return "the request was not under way while its scenario was"
 	}
@@ -62,7 +62,7 @@ func (c *checker) checkRequest(e *verdicts.Evidence, o *verdicts.Observation, be
 		}
 		c.ids[id] = e.Scenario
 	}
-	now := span{o.Sent, o.Answered, e.Scenario, beside}
+	now := span{o.Sent, o.Answered, e.Scenario, isConcurrent}
 	for _, before := range c.spans {
 		if before.overlaps(now) {
 			return fmt.Sprintf("it was sent while a request of %s was under way, and a cell has one at a time", before.scenario)

@@ -126,26 +126,26 @@ func (s *sideData) scenario(id string) *scenarios.Scenario {
 	if s.set == nil {
 		return nil
 	}
-	one, _ := s.set.Get(id)
-	return one
+	scenario, _ := s.set.Get(id)
+	return scenario
 }
 
 // leavesToChance reports whether a scenario lets the server do one of several things, or sends requests at the same time.
 func (s *sideData) leavesToChance(id string) bool {
-	one := s.scenario(id)
-	if one == nil {
+	scenario := s.scenario(id)
+	if scenario == nil {
 		return false
 	}
-	return leavesToChance(one) || slices.ContainsFunc(one.Steps, func(st scenarios.Step) bool { return st.Beside })
+	return leavesToChance(scenario) || slices.ContainsFunc(scenario.Steps, func(st scenarios.Step) bool { return st.Beside })
 }
 
 // describe returns the description of a scenario, in one line.
 func (s *sideData) describe(id string) string {
-	one := s.scenario(id)
-	if one == nil {
+	scenario := s.scenario(id)
+	if scenario == nil {
 		return ""
 	}
-	return strings.Join(strings.Fields(one.Description), " ")
+	return strings.Join(strings.Fields(scenario.Description), " ")
 }
 
 func findSideFacts(r *reports.Report, g *reports.Group) SideFacts {

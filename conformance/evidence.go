@@ -65,17 +65,17 @@ func findEvidence(view record.View, cell, scenario string) *verdicts.Evidence {
 func DescribeGroup(g *reports.Group, plan CellPlan, view record.View) {
 	cell, facts := plan.Target.Cell, server.ExpectedFacts(plan.Target)
 	g.Cell, g.Target = &cell, &facts
-	of, err := record.Read[CellRecord](view, cellKey(cell.Name))
+	cellRecord, err := record.Read[CellRecord](view, cellKey(cell.Name))
 	if err != nil {
 		g.Problem = "the run ended before the cell did"
 		return
 	}
-	g.Problem, g.ReadySeconds, g.WallSeconds = of.Problem, of.ReadySeconds, of.WallSeconds
+	g.Problem, g.ReadySeconds, g.WallSeconds = cellRecord.Problem, cellRecord.ReadySeconds, cellRecord.WallSeconds
 	if !plan.starts() {
 		return
 	}
-	witness := of.Witness
-	if of.Problem == "" {
+	witness := cellRecord.Witness
+	if cellRecord.Problem == "" {
 		witness.Mismatches = witness.Judge(cell, facts.Capabilities)
 	}
 	g.Witness = &witness

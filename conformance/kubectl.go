@@ -12,11 +12,11 @@ import (
 
 // kubectlVersions returns the minors of the kubectls that scenarios of the cell run.
 func (c *Cell) kubectlVersions() []string {
-	var wanted []*scenarios.Scenario
+	var selection []*scenarios.Scenario
 	for _, j := range c.jobs {
-		wanted = append(wanted, j.scenario)
+		selection = append(selection, j.scenario)
 	}
-	return scenarios.KubectlVersions(wanted)
+	return scenarios.KubectlVersions(selection)
 }
 
 // findKubectls finds the kubectls that scenarios of the cell run, building them if need be.
@@ -47,8 +47,8 @@ func (s *Session) runLate(c *Cell, run *replay.Replayer, late []*scenarios.Scena
 	programs, err := c.findKubectls(s.ctx)
 	s.building.Unlock()
 	if err != nil {
-		for _, one := range late {
-			j := c.jobs[one.ID]
+		for _, scenario := range late {
+			j := c.jobs[scenario.ID]
 			c.keep(j, c.brokenEvidence(j, verdicts.BlameEnvironment, err))
 		}
 		return

@@ -40,8 +40,8 @@ func (c *Cell) exportLogs(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	collected := c.Target.ExportLogs(ctx, dir)
-	return errors.Join(collected, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	exportErr := c.Target.ExportLogs(ctx, dir)
+	return errors.Join(exportErr, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
@@ -49,11 +49,11 @@ func (c *Cell) exportLogs(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		below, err := filepath.Rel(dir, path)
+		relative, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
 		}
-		return c.output.Log.AppendFile(nameLog(c.Name(), below), redactLog(data))
+		return c.output.Log.AppendFile(nameLog(c.Name(), relative), redactLog(data))
 	}))
 }
 

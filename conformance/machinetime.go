@@ -14,13 +14,13 @@ import (
 const OwnName = "authzconf"
 
 // countTime adds processor time of programs, by name.
-func (s *Session) countTime(used map[string]time.Duration) {
+func (s *Session) countTime(usage map[string]time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.processorTime == nil {
 		s.processorTime = map[string]time.Duration{}
 	}
-	for name, d := range used {
+	for name, d := range usage {
 		s.processorTime[name] += d
 	}
 }
@@ -42,11 +42,11 @@ func (s *Session) machineRecord() MachineRecord {
 
 // ownProcessorTime returns the processor time that this process has taken; 0 where that cannot be read.
 func ownProcessorTime() time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		return 0
 	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // processorFigures returns the processor time of each program, and which part of the processors' time nothing of the run used.

@@ -40,15 +40,15 @@ func describeObservation(o *verdicts.Observation) []string {
 
 // describeRequest says who requested what, for example "deputy as bob: GET /api/v1/pods".
 func describeRequest(o *verdicts.Observation) string {
-	who := o.Request.Requestor
-	if as := o.Request.Headers["Impersonate-User"]; len(as) > 0 {
-		who += " as " + strings.Join(as, ", ")
+	user := o.Request.Requestor
+	if users := o.Request.Headers["Impersonate-User"]; len(users) > 0 {
+		user += " as " + strings.Join(users, ", ")
 	}
 	uri := o.Request.URL
 	if u, err := url.Parse(uri); err == nil {
 		uri = u.RequestURI()
 	}
-	return who + ": " + o.Request.Method + " " + uri
+	return user + ": " + o.Request.Method + " " + uri
 }
 
 // describeAnswer returns the class of an answer, its code, and the resulting user or the refusal.

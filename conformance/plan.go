@@ -99,7 +99,7 @@ var ErrNothingSelected = errors.New("nothing would run")
 // Scenarios about another authorizer chain than the ordinary one get a cell of their own for each cell.
 func PlanCells(set *scenarios.Set, cells []server.Options, sel Selection) (plans []CellPlan, _ error) {
 	for _, c := range cells {
-		plans = append(plans, planVariants(set, c, sel).needed()...)
+		plans = append(plans, planVariants(set, c, sel).listNeeded()...)
 	}
 	if seq.Sum(plans, func(p CellPlan) int { return p.Count(Run) }) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNothingSelected, explainNothing(plans))
@@ -124,9 +124,9 @@ func planVariants(set *scenarios.Set, c server.Options, sel Selection) variants 
 	return all
 }
 
-// needed returns the variants on which something is run. The ordinary one is there if no other is: a cell on which
+// listNeeded returns the variants on which something is run. The ordinary one is there if no other is: a cell on which
 // nothing is run must not disappear.
-func (v variants) needed() (plans []CellPlan) {
+func (v variants) listNeeded() (plans []CellPlan) {
 	others := seq.Filter(v[1:], func(p CellPlan) bool { return p.Count(Run) > 0 })
 	if v[0].Count(Run) > 0 || len(others) == 0 {
 		plans = append(plans, v[0])

@@ -70,7 +70,7 @@ func NewPlan(o PlanOptions) *Plan {
 func (p *Plan) prune() {
 	p.cells, p.cases, p.byID = nil, nil, map[string]judged{}
 	for _, v := range p.all {
-		p.cells = append(p.cells, v.needed()...)
+		p.cells = append(p.cells, v.listNeeded()...)
 	}
 	for _, c := range p.cells {
 		p.cases = append(p.cases, c.Cases(p.labels)...)
@@ -99,8 +99,8 @@ func (p *Plan) DescribeGroup(name string) string {
 // or absent there, also where nothing was asked of it.
 func DescribeTarget(o server.Options) string {
 	gate := o.Cell.Gate
-	if named := o.Cell.FeatureGate; named.Name != "" {
-		return fmt.Sprintf("Kubernetes %s, gate %s %s", o.Cell.Kubernetes, named.Name, server.ExpectedFacts(o).FeatureGates[named.Name])
+	if gate := o.Cell.FeatureGate; gate.Name != "" {
+		return fmt.Sprintf("Kubernetes %s, gate %s %s", o.Cell.Kubernetes, gate.Name, server.ExpectedFacts(o).FeatureGates[gate.Name])
 	}
 	if gate == scenarios.GateDefault {
 		gate = server.ExpectedFacts(o).Gate

@@ -51,10 +51,10 @@ func listRequests(st *scenarios.Step, o *verdicts.Observation) (all []judgedRequ
 	}
 	for n := range min(len(o.Requests), len(st.ExpectClient.Requests)) {
 		step := st.Kubectl.Step(st.ExpectClient.Requests[n])
-		seen := o.Requests[n]
-		seen.Step = o.Step
+		observation := o.Requests[n]
+		observation.Step = o.Step
 		all = append(all, judgedRequest{
-			title: fmt.Sprintf("request %d of the client of step %d", n, o.Step), prefix: verdicts.ClientField(n), step: step, seen: &seen,
+			title: fmt.Sprintf("request %d of the client of step %d", n, o.Step), prefix: verdicts.ClientField(n), step: step, seen: &observation,
 		})
 	}
 	return all
@@ -66,8 +66,8 @@ func (r judgedRequest) compare(bound *scenarios.Scenario, result verdicts.Result
 	if r.step.Expect == nil || r.step.Expect.Reviews == nil {
 		return t
 	}
-	decided, _ := verdicts.DeriveDecisions(r.seen.Reviews)
-	got := seq.Map(decided, func(d verdicts.DecidedReview) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
+	decisions, _ := verdicts.DeriveDecisions(r.seen.Reviews)
+	got := seq.Map(decisions, func(d verdicts.DecidedReview) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
 	rows := alignReviews(wantedReviews(r.step, bound.Requestors[r.step.Request.By]), got)
 	r.markRequestors(rows, result)
 	for i, row := range rows {

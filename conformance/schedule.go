@@ -135,9 +135,9 @@ func (s *Session) watchMemory() {
 	if len(s.Cells) > 0 && s.Cells[0].Plan.Target.Capabilities().Nodes {
 		measure = machineMemoryMeter()
 	}
-	watching, done := context.WithCancel(s.ctx)
+	watchCtx, done := context.WithCancel(s.ctx)
 	peak := &s.memory.peak
-	go wait.UntilWithContext(watching, func(context.Context) { peak.Store(max(peak.Load(), measure())) }, memoryEvery)
+	go wait.UntilWithContext(watchCtx, func(context.Context) { peak.Store(max(peak.Load(), measure())) }, memoryEvery)
 	go func() {
 		s.workers.Wait()
 		done()
@@ -175,7 +175,7 @@ func runsApart(group []*Cell, c *Cell) bool {
 	if (first.Chain != "") != isAboutChains {
 		return true
 	}
-	return seq.Sum(group, func(one *Cell) int { return len(one.jobs) }) >= fullGroup
+	return seq.Sum(group, func(cell *Cell) int { return len(cell.jobs) }) >= fullGroup
 }
 
 // passTarget gives the target of a cell that is done to the next one, unless the target is broken.

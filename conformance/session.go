@@ -100,16 +100,16 @@ func (s *Session) runCell(c *Cell) {
 	s.runAgents(c)
 	var wg sync.WaitGroup
 	var quick, alone, late []*scenarios.Scenario
-	for _, one := range c.Plan.Runs() {
+	for _, scenario := range c.Plan.Runs() {
 		switch {
-		case c.isKubectlLate && one.RunsKubectl():
-			late = append(late, one)
-		case one.Waits() > 0:
-			wg.Go(func() { c.Run(s.ctx, run, one, nil) })
-		case one.Alone():
-			alone = append(alone, one)
+		case c.isKubectlLate && scenario.RunsKubectl():
+			late = append(late, scenario)
+		case scenario.Waits() > 0:
+			wg.Go(func() { c.Run(s.ctx, run, scenario, nil) })
+		case scenario.Alone():
+			alone = append(alone, scenario)
 		default:
-			quick = append(quick, one)
+			quick = append(quick, scenario)
 		}
 	}
 	s.runInOrder(c, run, slices.Concat(quick, alone))
@@ -245,11 +245,11 @@ func (c *Cell) Finish(since time.Time, err error) {
 	if c.Plan.NeedsAgents() && !c.output.Log.View().Has(agentsKey(c.Name())) {
 		c.keepAgents(&nodes.Observation{Problem: fmt.Sprint(err)})
 	}
-	of := CellRecord{Witness: c.Witness, ReadySeconds: c.Ready.Seconds(), WallSeconds: time.Since(since).Seconds()}
+	cellRecord := CellRecord{Witness: c.Witness, ReadySeconds: c.Ready.Seconds(), WallSeconds: time.Since(since).Seconds()}
 	if c.Err != nil {
-		of.Problem = c.Err.Error()
+		cellRecord.Problem = c.Err.Error()
 	}
-	if err := c.output.Log.Append(cellKey(c.Name()), of); err != nil {
+	if err := c.output.Log.Append(cellKey(c.Name()), cellRecord); err != nil {
 		c.output.say("%s: %v", c.Name(), err)
 	}
 	close(c.finished)

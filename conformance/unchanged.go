@@ -60,9 +60,9 @@ func describeUnchanged(set *scenarios.Set, plans []CellPlan, groups []reports.Gr
 				settings.Rows = append(settings.Rows, reports.Row{Cells: append([]string{unchanged, ordinary}, row...)})
 			}
 		}
-		compared, changed := compareBehaviours(set, ordinary, unchanged, view)
+		comparisons, changed := compareBehaviours(set, ordinary, unchanged, view)
 		section.Text = append(section.Text, fmt.Sprintf("%s: %s ran there and on %s, and %d of them behaved otherwise.",
-			unchanged, reports.Plural(compared, "scenario"), ordinary, len(changed)))
+			unchanged, reports.Plural(comparisons, "scenario"), ordinary, len(changed)))
 		for _, id := range slices.Sorted(maps.Keys(changed)) {
 			for _, line := range changed[id] {
 				behaviours.Rows = append(behaviours.Rows, reports.Row{Cells: []string{
@@ -87,10 +87,10 @@ func compareSettings(unchanged, ordinary *reports.Witness) (rows [][]string) {
 	if a.MetricsOff != b.MetricsOff {
 		rows = append(rows, []string{"metric families that are off", fmt.Sprint(a.MetricsOff), fmt.Sprint(b.MetricsOff)})
 	}
-	for _, arg := range without(unchanged.Arguments, ordinary.Arguments) {
+	for _, arg := range leaveOut(unchanged.Arguments, ordinary.Arguments) {
 		rows = append(rows, []string{"argument", arg, ""})
 	}
-	for _, arg := range without(ordinary.Arguments, unchanged.Arguments) {
+	for _, arg := range leaveOut(ordinary.Arguments, unchanged.Arguments) {
 		rows = append(rows, []string{"argument", "", arg})
 	}
 	return rows
@@ -98,8 +98,8 @@ func compareSettings(unchanged, ordinary *reports.Witness) (rows [][]string) {
 
 func hasSettings(w *reports.Witness) bool { return w != nil && w.SeenSettings != nil }
 
-// without returns the arguments that are not among others, but for the port, which is another one in every cell.
-func without(args, others []string) []string {
+// leaveOut returns the arguments that are not among others, but for the port, which is another one in every cell.
+func leaveOut(args, others []string) []string {
 	return seq.Filter(args, func(arg string) bool {
 		return !slices.Contains(others, arg) && !strings.HasPrefix(arg, "--secure-port=")
 	})
@@ -118,14 +118,14 @@ func findVerdict(g *reports.Group, scenario string) string {
 // compareBehaviours returns how many scenarios ran on both cells, and what changed from the first to the second in those
 // that behaved otherwise. A scenario that leaves something to chance is not compared, nor is the order within a step: that
 // of requests which are sent side by side is another one in every run, and each scenario judges it where it counts.
-func compareBehaviours(set *scenarios.Set, from, to string, view record.View) (compared int, changed map[string][]string) {
+func compareBehaviours(set *scenarios.Set, from, to string, view record.View) (comparisons int, changed map[string][]string) {
 	changed = map[string][]string{}
 	for _, s := range set.All() {
 		before, after := findEvidence(view, from, s.ID), findEvidence(view, to, s.ID)
 		if before == nil || after == nil || leavesToChance(s) {
 			continue
 		}
-		compared++
+		comparisons++
 		was, is := behaviourOf(before), behaviourOf(after)
 		slices.Sort(was.lines)
 		slices.Sort(is.lines)
@@ -133,5 +133,5 @@ func compareBehaviours(set *scenarios.Set, from, to string, view record.View) (c
 			changed[s.ID] = changedLines(was, is)
 		}
 	}
-	return compared, changed
+	return comparisons, changed
 }

@@ -24,36 +24,36 @@ import (
 // request once more, when what was remembered has expired, or the authorizer chain was changed and changed back; restarted
 // is before once more, under the same names, for a new process. Of edged see edges.go, of the others walk.go.
 const (
-	expired, reloaded, before, restarted = "-expired", "-reloaded", "-before", "-restarted"
-	edged, beside, balanced, flipped     = "-edged", "-beside", "-balanced", "-flipped"
-	crowded                              = "-crowded" // see crowd.go
-	specialEvery                         = 40         // batches, for they take seconds
-	expiry                               = remembered + 500*time.Millisecond
-	fresh                                = 2 * time.Second // of requests before a reload: those after it find them remembered
+	expired, reloaded, before, restarted                     = "-expired", "-reloaded", "-before", "-restarted"
+	edgedSuffix, besideSuffix, balancedSuffix, flippedSuffix = "-edged", "-beside", "-balanced", "-flipped"
+	crowded                                                  = "-crowded" // see crowd.go
+	specialEvery                                             = 40         // batches, for they take seconds
+	expiry                                                   = remembered + 500*time.Millisecond
+	freshTime                                                = 2 * time.Second // of requests before a reload: those after it find them remembered
 )
 
 // specials are what the first batches are made of. Roles are made while the batch before is sent, of which no server may
 // be restarted then: so those of flipped and restarted are not before one with roles.
-var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {flipped}, {edged}, {crowded}}
+var specials = [][]string{{""}, {expired}, {before, restarted}, {reloaded}, {flippedSuffix}, {edgedSuffix}, {crowded}}
 
 // specialsOf returns what the batches of a number are made of: of the others every second is beside, or balanced.
 func specialsOf(n int) []string {
 	if first := n % specialEvery; first < len(specials) {
 		return specials[first]
 	}
-	return []string{[]string{"", beside, "", balanced}[n%4]}
+	return []string{[]string{"", besideSuffix, "", balancedSuffix}[n%4]}
 }
 
-// sequence is the cases that are sent to one control plane: one in of, from the index on.
+// sequence is the cases that are sent to one control plane: one in total, from the index on.
 type sequence struct {
-	cell      *cell
-	index, of int
-	asked     reports.Found // the control plane as the cell asks for it
-	source    *source
+	cell         *cell
+	index, total int
+	asked        reports.Found // the control plane as the cell asks for it
+	source       *source
 }
 
-func newSequence(c *cell, index, of int) *sequence {
-	s := &sequence{cell: c, index: index, of: of, asked: c.options.Wanted()}
+func newSequence(c *cell, index, count int) *sequence {
+	s := &sequence{cell: c, index: index, total: count, asked: c.options.Wanted()}
 	s.source = &source{sequence: s}
 	return s
 }
@@ -66,7 +66,7 @@ func (s *sequence) key() string { return s.cell.options.Cell.Name + "/" + s.name
 // count returns how many cases the sequence has.
 func (s *sequence) count() int {
 	n := s.cell.plan.o.Cases - s.index
-	return (n + s.of - 1) / s.of
+	return (n + s.total - 1) / s.total
 }
 
 // batches returns the batches of the sequence.
@@ -120,7 +120,7 @@ func (s *source) readNext() {
 	next := ownCases{number: s.current.number + 1}
 	for s.made < s.sequence.cell.plan.o.Cases && len(next.list) < batchSize {
 		c := s.generator.Next()
-		if s.made%s.sequence.of == s.sequence.index {
+		if s.made%s.sequence.total == s.sequence.index {
 			next.list = append(next.list, c)
 		}
 		s.made++
@@ -206,12 +206,12 @@ func (s *sequence) prepareBatch(b *batch, own []cases.Case) (err error) {
 }
 
 // suffixOf returns what the names of a case end with.
-func (s *sequence) suffixOf(number int, again bool) string {
-	of := []string{s.cell.options.Cell.Name, strconv.Itoa(number)}
-	if again {
-		of = append(of, "again")
+func (s *sequence) suffixOf(number int, isRepeat bool) string {
+	parts := []string{s.cell.options.Cell.Name, strconv.Itoa(number)}
+	if isRepeat {
+		parts = append(parts, "again")
 	}
-	return scenarios.Suffix(s.cell.plan.o.Seed, of...)
+	return scenarios.Suffix(s.cell.plan.o.Seed, parts...)
 }
 
 // withLastRequests returns a case that sends its last request again, as a special batch has it. The case itself is not
@@ -223,11 +223,11 @@ func withLastRequests(c cases.Case, special string) cases.Case {
 	switch special {
 	case expired:
 		more = []scenarios.Step{{Wait: scenarios.Duration(expiry)}, last}
-	case edged:
+	case edgedSuffix:
 		more = slices.Repeat([]scenarios.Step{{Wait: scenarios.Duration(remembered)}, last}, edges)
 	case reloaded:
 		more = []scenarios.Step{last}
-	case flipped:
+	case flippedSuffix:
 		more = slices.Repeat([]scenarios.Step{last}, flips)
 	}
 	s.Steps = slices.Concat(s.Steps, more)

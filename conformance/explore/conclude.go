@@ -22,15 +22,15 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 	var sum tally
 	server.NoteVersions(r, seq.Map(p.cells, func(c *cell) server.Options { return c.options })...)
 	for i, c := range p.cells {
-		found, err := p.tallyCell(c, view)
+		totals, err := p.tallyCell(c, view)
 		if err != nil {
 			return nil, err
 		}
-		sum = sum.add(found)
+		sum = sum.add(totals)
 		if untried := c.describeUntried(); untried != "" {
 			r.AddNote(untried)
 		}
-		problems, err := c.describe(&r.Groups[i], found, view)
+		problems, err := c.describe(&r.Groups[i], totals, view)
 		if err != nil {
 			return nil, err
 		}
@@ -67,9 +67,9 @@ func (p *plan) tallyCell(c *cell, view record.View) (sum tally, err error) {
 }
 
 // describe adds what a reader should know of a cell, and returns what broke.
-func (c *cell) describe(g *reports.Group, found tally, view record.View) (problems []string, err error) {
+func (c *cell) describe(g *reports.Group, totals tally, view record.View) (problems []string, err error) {
 	g.Cell = &c.options.Cell
-	g.Facts = append(g.Facts, reports.Fact{Name: "explored", Value: found.line()}, reports.Fact{Name: "control planes", Value: fmt.Sprint(len(c.sequences))})
+	g.Facts = append(g.Facts, reports.Fact{Name: "explored", Value: totals.line()}, reports.Fact{Name: "control planes", Value: fmt.Sprint(len(c.sequences))})
 	for _, s := range c.sequences {
 		if !view.Has(s.key()) {
 			continue

@@ -23,7 +23,7 @@ const (
 
 // confirm runs a case again, alone and under fresh names, and keeps it as a disagreement if it differs again.
 func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
-	repeated, err := j.alone(ctx, p, p.scenario, p.objects)
+	repeated, err := j.judgeAlone(ctx, p, p.scenario, p.objects)
 	if err != nil {
 		return err
 	}
@@ -55,11 +55,11 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 	d.overRBAC = p.objects
 	isSmallest := !j.seen.Searches[len(j.out.disagreements)].Ended
 	if isSmallest && !p.objects && cases.IsUnique(small) {
-		over, err := j.alone(ctx, p, small, true)
+		resultWithObjects, err := j.judgeAlone(ctx, p, small, true)
 		if err != nil {
 			return err
 		}
-		d.overRBAC = !isPassed(over)
+		d.overRBAC = !isPassed(resultWithObjects)
 	}
 	j.out.disagreements = append(j.out.disagreements, d)
 	j.out.Disagreements++
@@ -70,7 +70,7 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 // isCertain reports whether a case has shown what is a fault of the API server even if it comes only once, as after a history
 // that a case run alone does not have. At the edges of what is remembered an answer depends on milliseconds.
 func (j *batchJudge) isCertain(p *prepared) bool {
-	return p.result.IsCertain() && j.batch.special != edged
+	return p.result.IsCertain() && j.batch.special != edgedSuffix
 }
 
 // keepOnce keeps a case as a disagreement that was not seen again when it was run alone. It can't be made smaller.
@@ -107,7 +107,7 @@ func (j *batchJudge) shrink(ctx context.Context, p *prepared, r verdicts.Result)
 		if broken != nil || cannotRun || !search.mayGoOn() {
 			return false
 		}
-		result, err := j.alone(ctx, p, s, p.objects)
+		result, err := j.judgeAlone(ctx, p, s, p.objects)
 		if search.isEndedBy(ctx, err) {
 			return false
 		}
@@ -174,9 +174,9 @@ func (s *searching) isEndedBy(ctx context.Context, err error) bool {
 	return true
 }
 
-// alone runs a scenario by itself, with metrics read for every request. objects means that its grants are RBAC objects. The
+// judgeAlone runs a scenario by itself, with metrics read for every request. objects means that its grants are RBAC objects. The
 // server is one as it was of which the scenario is made.
-func (j *batchJudge) alone(ctx context.Context, from *prepared, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
+func (j *batchJudge) judgeAlone(ctx context.Context, from *prepared, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}

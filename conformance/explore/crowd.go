@@ -55,7 +55,7 @@ func (p *prepared) isAbout(r verdicts.Review) bool { return strings.Contains(r.S
 
 // sendCrowd sends the cases that have users of their own side by side, and then the others.
 func (r *sender) sendCrowd(ctx context.Context, b *batch) error {
-	shared, err := r.hosts[0].target.FrontProxyOfOne()
+	sharedTransport, err := r.hosts[0].target.FrontProxyOfOne()
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (r *sender) sendCrowd(ctx context.Context, b *batch) error {
 			continue
 		}
 		if len(crowd)%2 == 0 {
-			w.parts[0].front = shared
+			w.parts[0].front = sharedTransport
 		}
 		crowd = append(crowd, w)
 	}
@@ -78,18 +78,18 @@ func (r *sender) sendCrowd(ctx context.Context, b *batch) error {
 
 // sendAtOnce sends cases side by side, while others disturb them.
 func (r *sender) sendAtOnce(ctx context.Context, b *batch, crowd []*walk) error {
-	disturbed, end := context.WithCancel(ctx)
+	disturbedCtx, end := context.WithCancel(ctx)
 	var others errgroup.Group
 	for i := range disturbers {
-		others.Go(func() error { return r.disturb(disturbed, i) })
+		others.Go(func() error { return r.disturb(disturbedCtx, i) })
 	}
-	group, sending := errgroup.WithContext(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(crowdSize)
 	if r.cell.plan.o.Sent != nil {
 		group.SetLimit(1) // it is told of one request after the other
 	}
 	for _, w := range crowd {
-		group.Go(func() error { return r.sendOn(sending, b, w) })
+		group.Go(func() error { return r.sendOn(groupCtx, b, w) })
 	}
 	err := group.Wait()
 	end()
@@ -104,12 +104,12 @@ func (r *sender) disturb(ctx context.Context, number int) error {
 		transport.NewAuthProxyRoundTripper(name, "", nil, nil, h.front))
 	client := &http.Client{Transport: rt, Timeout: timeout}
 	for ctx.Err() == nil {
-		one, end := ctx, func() {}
+		requestCtx, end := ctx, func() {}
 		if number%2 == 0 {
-			one, end = context.WithTimeout(ctx, rand.N(patience))
+			requestCtx, end = context.WithTimeout(ctx, rand.N(patience))
 		}
-		err := sendDisturbance(one, client, h.target.Host())
-		wasEnded := one.Err() != nil
+		err := sendDisturbance(requestCtx, client, h.target.Host())
+		wasEnded := requestCtx.Err() != nil
 		end()
 		if err != nil && !wasEnded {
 			return fmt.Errorf("disturbing: %w", err)
@@ -137,15 +137,15 @@ func sendDisturbance(ctx context.Context, client *http.Client, address string) e
 }
 
 // dropDisturbances drops the reviews that disturbers brought about.
-func dropDisturbances(seen *server.Batched) {
+func dropDisturbances(observations *server.Batched) {
 	var reviews []verdicts.Review
 	var seqs []uint64
-	for i, review := range seen.Reviews {
+	for i, review := range observations.Reviews {
 		if !strings.HasPrefix(review.Spec.User, disturbing) {
-			reviews, seqs = append(reviews, review), append(seqs, seen.Seqs[i])
+			reviews, seqs = append(reviews, review), append(seqs, observations.Seqs[i])
 		}
 	}
-	seen.Reviews, seen.Seqs = reviews, seqs
+	observations.Reviews, observations.Seqs = reviews, seqs
 }
 
 // repeatCrowd sends a crowd once more, under other names, if a case differed in it. What only cases side by side show is not seen when
@@ -158,25 +158,25 @@ func (j *batchJudge) repeatCrowd(ctx context.Context) error {
 	}
 	ref := j.batch.ref
 	ref.again = true
-	again, err := ref.sequence.source.batch(ref)
+	repetition, err := ref.sequence.source.batch(ref)
 	if err != nil {
 		return err
 	}
-	seen, err := j.sendAgain(ctx, again)
+	evidence, err := j.sendAgain(ctx, repetition)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		j.seen.Left = len(j.suspects)
 		return nil //nolint:nilerr // that the user ended the run is not a problem of its own; what was not run again is counted
 	case err != nil:
 		return err
-	case len(seen) != len(again.cases):
-		return fmt.Errorf("there is evidence of %d cases that were sent again, and there are %d", len(seen), len(again.cases))
+	case len(evidence) != len(repetition.cases):
+		return fmt.Errorf("there is evidence of %d cases that were sent again, and there are %d", len(evidence), len(repetition.cases))
 	}
-	for i, p := range again.cases {
-		if err := checkIdentity(p, seen[i]); err != nil {
+	for i, p := range repetition.cases {
+		if err := checkIdentity(p, evidence[i]); err != nil {
 			return err
 		}
-		if _, err := j.judgeCase(p, seen[i]); err != nil {
+		if _, err := j.judgeCase(p, evidence[i]); err != nil {
 			return err
 		}
 		hasDiffered := p.apart && !isPassed(p.result)

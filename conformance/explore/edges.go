@@ -34,13 +34,13 @@ type dueWalk struct {
 // around those at which what its walk left is forgotten.
 func (r *sender) sendEdges(ctx context.Context, b *batch) error {
 	for rest := b.walks; len(rest) > 0; {
-		later, sent, err := r.sendBeginnings(ctx, b, rest)
+		continuations, count, err := r.sendBeginnings(ctx, b, rest)
 		if err != nil {
 			return err
 		}
-		rest = rest[sent:]
-		slices.SortFunc(later, func(x, y dueWalk) int { return cmp.Compare(x.at.UnixNano(), y.at.UnixNano()) })
-		for _, d := range later {
+		rest = rest[count:]
+		slices.SortFunc(continuations, func(x, y dueWalk) int { return cmp.Compare(x.at.UnixNano(), y.at.UnixNano()) })
+		for _, d := range continuations {
 			if !clusters.Pause(ctx, time.Until(d.at)) {
 				return ctx.Err()
 			}
@@ -54,20 +54,20 @@ func (r *sender) sendEdges(ctx context.Context, b *batch) error {
 
 // sendBeginnings sends what comes before the edges of as many walks as there is time for, and returns when the rest of each
 // is due.
-func (r *sender) sendBeginnings(ctx context.Context, b *batch, walks []*walk) (later []dueWalk, sent int, err error) {
+func (r *sender) sendBeginnings(ctx context.Context, b *batch, walks []*walk) (continuations []dueWalk, count int, err error) {
 	begun := time.Now()
-	for sent < len(walks) && time.Since(begun) < remembered-time.Second {
+	for count < len(walks) && time.Since(begun) < remembered-time.Second {
 		first := time.Now()
-		if err := r.sendOn(ctx, b, walks[sent]); err != nil {
-			return nil, sent, err
+		if err := r.sendOn(ctx, b, walks[count]); err != nil {
+			return nil, count, err
 		}
 		spread := time.Since(first) + 2*edgeMargin
 		for range edges {
-			later = append(later, dueWalk{first.Add(remembered - edgeMargin + rand.N(spread)), walks[sent]})
+			continuations = append(continuations, dueWalk{first.Add(remembered - edgeMargin + rand.N(spread)), walks[count]})
 		}
-		sent++
+		count++
 	}
-	return later, sent, nil
+	return continuations, count, nil
 }
 
 // isInTime reports whether all requests were sent, and answered, about when the waits say.

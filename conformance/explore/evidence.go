@@ -76,14 +76,14 @@ func (a *assertions) check(e *verdicts.Evidence) error {
 
 // checkDecisions asserts that each review was decided once: at the front, or, if that had no opinion, behind it.
 func checkDecisions(reviews []verdicts.Review) error {
-	decided, stray := verdicts.DeriveDecisions(reviews) // in the order of those at the front; one that went on got no opinion there
+	decisions, stray := verdicts.DeriveDecisions(reviews) // in the order of those at the front; one that went on got no opinion there
 	if len(stray) > 0 {
 		return fmt.Errorf("%d reviews at the back were not at the front", len(stray))
 	}
 	for i, r := range reviews {
 		isFront, goesOn := r.Point == verdicts.Front, false
 		if isFront {
-			goesOn, decided = decided[0].Decision == scenarios.NoOpinion, decided[1:]
+			goesOn, decisions = decisions[0].Decision == scenarios.NoOpinion, decisions[1:]
 		}
 		isKnown := slices.Contains([]scenarios.Decision{scenarios.Allow, scenarios.NoOpinion}, r.Decision)
 		isDecidedTwice := goesOn && r.Decision != scenarios.NoOpinion

@@ -41,7 +41,7 @@ func TestInterruptedSearch(t *testing.T) {
 		t.Errorf("the outcome is %+v, want a failure", o)
 	}
 	id := p.cases[0].ID
-	known := p.known(p.refs[id])
+	known := p.findResult(p.refs[id])
 	if len(known.disagreements) != 1 || known.disagreements[0].scenario == "" {
 		t.Fatalf("%d disagreements were kept, want the one whose search was ended", len(known.disagreements))
 	}

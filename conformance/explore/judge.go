@@ -16,10 +16,10 @@ import (
 
 // judgeBatch judges a recorded batch: the same cases are generated, and judged by their evidence.
 func (p *plan) judgeBatch(ref batchRef, view record.View) (*batchResult, error) {
-	if known := p.known(ref); known != nil {
-		return known, nil
+	if result := p.findResult(ref); result != nil {
+		return result, nil
 	}
-	seen, err := record.ReadOnce[batchEvidence](view, ref.id())
+	evidence, err := record.ReadOnce[batchEvidence](view, ref.id())
 	if err != nil {
 		return nil, err
 	}
@@ -27,12 +27,12 @@ func (p *plan) judgeBatch(ref batchRef, view record.View) (*batchResult, error) 
 	if err != nil {
 		return nil, err
 	}
-	if len(seen.Cases) != len(b.cases) {
-		return nil, fmt.Errorf("there is evidence of %d cases, the command line asks for %d", len(seen.Cases), len(b.cases))
+	if len(evidence.Cases) != len(b.cases) {
+		return nil, fmt.Errorf("there is evidence of %d cases, the command line asks for %d", len(evidence.Cases), len(b.cases))
 	}
-	j := newBatchJudge(ref.sequence, b, seen)
-	j.runAlone = replayAlone(seen.Alone)
-	j.sendAgain = func(context.Context, *batch) ([]*verdicts.Evidence, error) { return seen.Again, nil }
+	j := newBatchJudge(ref.sequence, b, evidence)
+	j.runAlone = replayAlone(evidence.Alone)
+	j.sendAgain = func(context.Context, *batch) ([]*verdicts.Evidence, error) { return evidence.Again, nil }
 	if err := j.judgeCases(); err != nil {
 		return nil, err
 	}
@@ -84,13 +84,13 @@ type batchJudge struct {
 	say func(format string, args ...any)
 }
 
-func newBatchJudge(s *sequence, b *batch, seen *batchEvidence) *batchJudge {
-	return &batchJudge{sequence: s, batch: b, seen: seen, out: &batchResult{}, say: func(string, ...any) {}}
+func newBatchJudge(s *sequence, b *batch, evidence *batchEvidence) *batchJudge {
+	return &batchJudge{sequence: s, batch: b, seen: evidence, out: &batchResult{}, say: func(string, ...any) {}}
 }
 
 // judgeCases judges each case. What is not as predicted becomes a suspect, to be run alone.
 func (j *batchJudge) judgeCases() error {
-	counted, isUnsure := counts{}, false
+	total, isUnsure := counts{}, false
 	for i, p := range j.batch.cases {
 		e := j.seen.Cases[i]
 		if err := checkIdentity(p, e); err != nil {
@@ -105,14 +105,14 @@ func (j *batchJudge) judgeCases() error {
 		if !isPassed(p.result) {
 			j.suspects = append(j.suspects, p)
 		}
-		counted.addCase(p, e)
+		total.addCase(p, e)
 		j.out.addCase(p, e)
 	}
 	j.out.addBatch(j.batch)
 	if len(j.suspects) > 0 {
 		return nil
 	}
-	if why := j.compareTotals(counted, isUnsure); why != "" {
+	if why := j.compareTotals(total, isUnsure); why != "" {
 		// One of them did it; which, only each alone can tell.
 		j.say("a batch does not add up: %s; its cases are run alone", why)
 		j.suspects = j.batch.cases
@@ -146,7 +146,7 @@ func (s *sequence) judgeCase(p *prepared, e *verdicts.Evidence) (undecided int, 
 		p.result = verdicts.Judge(p.scenario, e)
 		return 0, nil
 	}
-	played, sure, err := oracle.PlayAt(p.scenario, p.asked.Facts, fixtures.FS, times)
+	played, sureSteps, err := oracle.PlayAt(p.scenario, p.asked.Facts, fixtures.FS, times)
 	if err != nil {
 		return 0, fmt.Errorf("%s: the model: %w", p.scenario.ID, err)
 	}
@@ -157,10 +157,10 @@ func (s *sequence) judgeCase(p *prepared, e *verdicts.Evidence) (undecided int, 
 			before.Wait = scenarios.Duration(max(times[i+1].Sent-times[i].Answered, 1))
 		}
 	}
-	if undecided = len(times) - sure; undecided > 0 {
-		known, seen := *p.scenario, *e
-		known.Steps, seen.Steps = known.Steps[:played[sure].Step], seen.Steps[:sure]
-		p.result = verdicts.Judge(&known, &seen)
+	if undecided = len(times) - sureSteps; undecided > 0 {
+		scenario, evidence := *p.scenario, *e
+		scenario.Steps, evidence.Steps = scenario.Steps[:played[sureSteps].Step], evidence.Steps[:sureSteps]
+		p.result = verdicts.Judge(&scenario, &evidence)
 		return undecided, nil
 	}
 	p.result = verdicts.Judge(p.scenario, e)

@@ -32,7 +32,7 @@ type Options struct {
 
 	// Sent, if given, is called after every request, and may say which statements of the server it reached; there is one
 	// sequence then.
-	Sent func(number int, made cases.Choice)
+	Sent func(number int, choice cases.Choice)
 
 	// tamper changes what is predicted, for a test to see that it is noticed.
 	tamper func(*scenarios.Scenario)
@@ -149,7 +149,7 @@ func (p *plan) remember(ref batchRef, r *batchResult) {
 	p.judged[ref.id()] = r
 }
 
-func (p *plan) known(ref batchRef) *batchResult {
+func (p *plan) findResult(ref batchRef) *batchResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.judged[ref.id()]

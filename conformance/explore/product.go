@@ -55,13 +55,13 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	named := slices.Clone(cells)
+	namedCells := slices.Clone(cells)
 	for _, c := range cells {
 		for _, at := range []place{{start: 1}, {server: 1}, {server: 1, start: 1}} {
-			named = append(named, nameAt(c, at))
+			namedCells = append(namedCells, nameAt(c, at))
 		}
 	}
-	if err := server.CheckAPIServers(named); err != nil {
+	if err := server.CheckAPIServers(namedCells); err != nil {
 		return nil, err
 	}
 	return NewPlan(Options{Cells: cells, Cases: f.cases, Seed: i.Seed}), nil

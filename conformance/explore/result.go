@@ -71,9 +71,9 @@ func (r *batchResult) addCase(p *prepared, e *verdicts.Evidence) {
 func (r *batchResult) addBatch(b *batch) {
 	switch b.special {
 	case "":
-	case beside, balanced:
+	case besideSuffix, balancedSuffix:
 		r.Beside += len(b.walks)
-	case flipped:
+	case flippedSuffix:
 		r.Flipped += len(b.walks)
 	case crowded:
 		r.Crowded += len(seq.Filter(b.cases, func(p *prepared) bool { return p.apart }))

@@ -223,16 +223,16 @@ func (r *sequenceRun) prepareAll(ctx context.Context, ready chan<- *batch) error
 
 // judge judges a batch that was sent.
 func (r *sequenceRun) judge(ctx context.Context, b *batch) error {
-	seen, err := r.collect(ctx, b)
+	evidence, err := r.collect(ctx, b)
 	if err != nil {
 		return err
 	}
-	for _, e := range seen.Cases {
+	for _, e := range evidence.Cases {
 		if err := r.assertions.check(e); err != nil {
 			return err
 		}
 	}
-	j := newBatchJudge(r.sequence, b, seen)
+	j := newBatchJudge(r.sequence, b, evidence)
 	j.say = r.say
 	j.runAlone = func(ctx context.Context, p *prepared, objects bool) (*verdicts.Evidence, error) {
 		e, err := r.sendAlone(ctx, p, objects)
@@ -242,19 +242,19 @@ func (r *sequenceRun) judge(ctx context.Context, b *batch) error {
 		if err != nil {
 			return nil, err
 		}
-		seen.Alone = append(seen.Alone, e)
+		evidence.Alone = append(evidence.Alone, e)
 		return e, r.assertions.check(e)
 	}
-	j.sendAgain = func(ctx context.Context, again *batch) ([]*verdicts.Evidence, error) {
-		if err := r.send(ctx, again); err != nil {
+	j.sendAgain = func(ctx context.Context, repetition *batch) ([]*verdicts.Evidence, error) {
+		if err := r.send(ctx, repetition); err != nil {
 			return nil, err
 		}
-		repeated, err := r.collect(ctx, again)
+		evidence, err := r.collect(ctx, repetition)
 		if err != nil {
 			return nil, err
 		}
-		seen.Again = repeated.Cases
-		return seen.Again, nil
+		evidence.Again = evidence.Cases
+		return evidence.Again, nil
 	}
 	r.pending = j
 	j.broken = j.judgeCases()

@@ -68,7 +68,7 @@ func (r *sender) send(ctx context.Context, b *batch) error {
 	err := r.open(ctx, b, 0)
 	switch {
 	case err != nil:
-	case b.special == edged:
+	case b.special == edgedSuffix:
 		err = r.sendEdges(ctx, b)
 	case b.special == crowded:
 		err = r.sendCrowd(ctx, b)
@@ -81,39 +81,39 @@ func (r *sender) send(ctx context.Context, b *batch) error {
 // sendWalks sends all walks in portions, each to its end before the next.
 func (r *sender) sendWalks(ctx context.Context, b *batch) error {
 	for rest := b.walks; len(rest) > 0; {
-		sent, err := r.sendPortion(ctx, b, rest)
+		count, err := r.sendPortion(ctx, b, rest)
 		if err != nil {
 			return err
 		}
-		rest = rest[sent:]
+		rest = rest[count:]
 	}
 	return nil
 }
 
 // sendPortion sends all walks, or before a reload as many as have their requests remembered then, and returns how many.
-func (r *sender) sendPortion(ctx context.Context, b *batch, walks []*walk) (sent int, err error) {
+func (r *sender) sendPortion(ctx context.Context, b *batch, walks []*walk) (count int, err error) {
 	begun := time.Now()
-	for sent < len(walks) {
-		isFull := b.special == reloaded && time.Since(begun) >= fresh
+	for count < len(walks) {
+		isFull := b.special == reloaded && time.Since(begun) >= freshTime
 		if isFull {
 			break
 		}
-		if err := r.sendOn(ctx, b, walks[sent]); err != nil {
-			return sent, err
+		if err := r.sendOn(ctx, b, walks[count]); err != nil {
+			return count, err
 		}
-		sent++
+		count++
 	}
 	for phase := 1; !walks[0].ended(); phase++ {
 		if err := r.pass(ctx, b, phase); err != nil {
-			return sent, err
+			return count, err
 		}
-		for _, w := range walks[:sent] {
+		for _, w := range walks[:count] {
 			if err := r.sendOn(ctx, b, w); err != nil {
-				return sent, err
+				return count, err
 			}
 		}
 	}
-	return sent, nil
+	return count, nil
 }
 
 // pass does what comes between two phases of a batch.
@@ -123,7 +123,7 @@ func (r *sender) pass(ctx context.Context, b *batch, phase int) error {
 	switch main := r.hosts[0].target; b.special {
 	case reloaded:
 		return errors.Join(main.Reload(ctx, "webhook-last"), main.Reload(ctx, r.cell.options.Chain))
-	case flipped:
+	case flippedSuffix:
 		if err := errors.Join(r.close(ctx, b, 1), r.open(ctx, b, phase)); err != nil {
 			return err
 		}
@@ -187,8 +187,8 @@ func (r *sender) sendStep(ctx context.Context, b *batch, at turn) error {
 	}
 	s.to = h.batch.Mark()
 	p.sent = append(p.sent, s)
-	if sent := r.cell.plan.o.Sent; sent != nil {
-		sent(p.number, p.choice)
+	if notify := r.cell.plan.o.Sent; notify != nil {
+		notify(p.number, p.choice)
 	}
 	return nil
 }
@@ -207,22 +207,22 @@ func hangUp(parts []*prepared) {
 // collect returns everything that was seen of a batch.
 func (r *sender) collect(ctx context.Context, b *batch) (*batchEvidence, error) {
 	e := &batchEvidence{}
-	for _, seen := range b.seen {
-		if seen != nil {
-			dropDisturbances(seen)
-			e.Arrived += len(seen.Reviews)
-			e.Metrics = joinMetrics(e.Metrics, seen.Metrics)
+	for _, observations := range b.seen {
+		if observations != nil {
+			dropDisturbances(observations)
+			e.Arrived += len(observations.Reviews)
+			e.Metrics = joinMetrics(e.Metrics, observations.Metrics)
 		}
 	}
 	if b.special == crowded {
 		e.Metrics = nil // what a request counts that was ended is open
 	}
 	for _, p := range b.cases {
-		one, err := redactEvidence(r.collectCase(ctx, p, b))
+		evidence, err := redactEvidence(r.collectCase(ctx, p, b))
 		if err := errors.Join(err, ctx.Err()); err != nil {
 			return nil, err
 		}
-		e.Cases = append(e.Cases, one)
+		e.Cases = append(e.Cases, evidence)
 		p.sent, p.bound = nil, nil
 	}
 	b.seen = [2]*server.Batched{}
@@ -232,14 +232,14 @@ func (r *sender) collect(ctx context.Context, b *batch) (*batchEvidence, error) 
 // collectCase returns everything that was seen of a case in a batch. Metrics are the batch's, so that they are not among
 // it.
 func (r *sender) collectCase(ctx context.Context, p *prepared, b *batch) *verdicts.Evidence {
-	seen := b.seen[p.at.server]
+	observations := b.seen[p.at.server]
 	e := r.emptyEvidence(p)
 	e.Capabilities = slices.DeleteFunc(slices.Clone(e.Capabilities), func(c scenarios.Capability) bool { return c == scenarios.Metrics })
 	for _, s := range p.sent {
 		o := s.observation
-		from, _ := slices.BinarySearch(seen.Seqs, s.from+1)
-		to, _ := slices.BinarySearch(seen.Seqs, s.to+1)
-		o.Reviews = seen.Reviews[from:to]
+		from, _ := slices.BinarySearch(observations.Seqs, s.from+1)
+		to, _ := slices.BinarySearch(observations.Seqs, s.to+1)
+		o.Reviews = observations.Reviews[from:to]
 		if p.apart {
 			o.Reviews = seq.Filter(o.Reviews, p.isAbout)
 		}
@@ -313,8 +313,8 @@ func request(ctx context.Context, front http.RoundTripper, address string, bound
 	if err != nil {
 		return o, nil, err
 	}
-	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, server.Tapped(front, func(sent *http.Request) {
-		replay.Record(&o.Request, sent)
+	rt := transport.NewAuthProxyRoundTripper(q.User, q.UID, q.Groups, q.Extra, server.Tapped(front, func(req *http.Request) {
+		replay.Record(&o.Request, req)
 	}))
 	if imp := r.Impersonate; imp != nil {
 		rt = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{

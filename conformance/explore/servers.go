@@ -126,7 +126,7 @@ func (s *servers) hostAt(ctx context.Context, at place) (h *host, err error) {
 
 // open begins to look at what servers see: at first all that a batch has, in later phases the one that was restarted.
 func (s *servers) open(ctx context.Context, b *batch, phase int) (err error) {
-	hasSecond := slices.Contains([]string{beside, balanced, flipped}, b.special)
+	hasSecond := slices.Contains([]string{besideSuffix, balancedSuffix, flippedSuffix}, b.special)
 	var places []place
 	if phase == 0 {
 		places = append(places, place{})
@@ -143,7 +143,7 @@ func (s *servers) open(ctx context.Context, b *batch, phase int) (err error) {
 			return err
 		}
 	}
-	if b.special == balanced {
+	if b.special == balancedSuffix {
 		b.balancer, err = balancer.Start(addressOf(s.hosts[0]), addressOf(s.hosts[1]))
 	}
 	return err
@@ -162,9 +162,9 @@ func (s *servers) close(ctx context.Context, b *batch, replica int) error {
 	}
 	more, err := h.batch.Close(ctx)
 	h.batch = nil
-	if seen := b.seen[replica]; err == nil && seen != nil {
-		more.Reviews, more.Seqs = slices.Concat(seen.Reviews, more.Reviews), slices.Concat(seen.Seqs, more.Seqs)
-		more.Metrics = joinMetrics(seen.Metrics, more.Metrics)
+	if observations := b.seen[replica]; err == nil && observations != nil {
+		more.Reviews, more.Seqs = slices.Concat(observations.Reviews, more.Reviews), slices.Concat(observations.Seqs, more.Seqs)
+		more.Metrics = joinMetrics(observations.Metrics, more.Metrics)
 	}
 	b.seen[replica] = more
 	return err

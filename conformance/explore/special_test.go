@@ -42,7 +42,7 @@ func TestSpecials(t *testing.T) {
 		}
 		testLastRequests(t, b, last)
 		last = b
-		if b.special == balanced {
+		if b.special == balancedSuffix {
 			inTurn(t, b)
 		}
 	}
@@ -69,7 +69,7 @@ func testLastRequests(t *testing.T, b, before *batch) {
 		case b.special == expired && (steps[len(steps)-2].Wait != scenarios.Duration(expiry) || !cmp.Equal(steps[len(steps)-3].Request, last)),
 			b.special == reloaded && !cmp.Equal(steps[len(steps)-2].Request, last):
 			t.Errorf("%s: case %d does not end with its last request once more", b.ref.name(), p.number)
-		case b.special == edged && (countRequests(p.scenario) <= edges || steps[len(steps)-2].Wait == 0):
+		case b.special == edgedSuffix && (countRequests(p.scenario) <= edges || steps[len(steps)-2].Wait == 0):
 			t.Errorf("%s: case %d does not end with its last request at the edges", b.ref.name(), p.number)
 		case b.special == restarted && !cmp.Equal(p.bound, before.cases[i].bound):
 			t.Errorf("%s: case %d is another one than before", b.ref.name(), p.number)

@@ -48,7 +48,7 @@ func TestWrongModel(t *testing.T) {
 		t.Fatalf("a wrong model was not noticed: %+v", o)
 	}
 	ref := p.refs[p.cases[0].ID]
-	found := p.known(ref).disagreements
+	found := p.findResult(ref).disagreements
 	if len(found) == 0 {
 		t.Fatal("there is no disagreement")
 	}

@@ -29,8 +29,8 @@ func (c counts) addCase(p *prepared, e *verdicts.Evidence) {
 
 // addChecks counts the impersonation checks that were seen.
 func (c counts) addChecks(o *verdicts.Observation) {
-	decided, _ := verdicts.DeriveDecisions(o.Reviews)
-	for _, d := range decided {
+	decisions, _ := verdicts.DeriveDecisions(o.Reviews)
+	for _, d := range decisions {
 		if mode, ok := scenarios.ImpersonationMode(verdicts.Describe(d).Verb); ok {
 			c[metricKey(verdicts.AuthorizationsMetric, mode, scenarios.DecisionLabel(d.Decision))]++
 		}
@@ -44,10 +44,11 @@ func metricKey(metric, mode, decision string) string {
 const inHistogram = " in its histogram"
 
 // compareTotals returns in what way a batch as a whole is not what its requests add up to, or nothing: reviews that belong
-// to no request, and metrics, each with its histogram. arrived reviews were seen, of which some belong to a request.
-func compareTotals(arrived, reviews int, metrics []verdicts.MetricSample, want counts) string {
-	if arrived != reviews {
-		return fmt.Sprintf("%d reviews arrived, %d belong to a request", arrived, reviews)
+// to no request, and metrics, each with its histogram. arrivals is how many reviews were
+// seen, of which some belong to a request.
+func compareTotals(arrivals, reviews int, metrics []verdicts.MetricSample, want counts) string {
+	if arrivals != reviews {
+		return fmt.Sprintf("%d reviews arrived, %d belong to a request", arrivals, reviews)
 	}
 	if metrics == nil {
 		return ""

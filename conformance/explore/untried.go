@@ -8,7 +8,7 @@ import (
 // triedBy are what only special batches try, in words, in the order in which a control plane gets them.
 var triedBy = []struct{ special, what string }{
 	{expired, "what has expired"}, {restarted, "a server that was restarted"}, {reloaded, "a chain that was reloaded"},
-	{flipped, "a gate that is switched"}, {edged, "the edges of what is remembered"}, {crowded, "cases side by side"}, {balanced, "two servers behind a balancer"}, {beside, "two servers side by side"},
+	{flippedSuffix, "a gate that is switched"}, {edgedSuffix, "the edges of what is remembered"}, {crowded, "cases side by side"}, {balancedSuffix, "two servers behind a balancer"}, {besideSuffix, "two servers side by side"},
 }
 
 // describeUntried says what none of the cell's batches tries, for there are too few cases, or the user left them out; empty if
@@ -21,7 +21,7 @@ func (c *cell) describeUntried() string {
 				tried[ref.special] = true
 			}
 		}
-		most = max(most, s.of)
+		most = max(most, s.total)
 	}
 	var missing []string
 	for _, t := range triedBy {

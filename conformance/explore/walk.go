@@ -56,9 +56,9 @@ const flips = 2
 // placesOf returns where the requests of a batch are sent.
 func placesOf(special string) []place {
 	switch special {
-	case beside, balanced:
+	case besideSuffix, balancedSuffix:
 		return []place{{}, {server: 1}}
-	case flipped:
+	case flippedSuffix:
 		return []place{{}, {server: 1}, {server: 1, start: 1}, {server: 1, start: 2}}
 	}
 	return []place{{}}
@@ -95,9 +95,9 @@ type walker struct {
 func (w *walker) add(st scenarios.Step, isLast bool) {
 	w.addPause(st, isLast)
 	if st.Request != nil {
-		p, fresh := w.choosePart(st.Request)
+		p, isFresh := w.choosePart(st.Request)
 		p.scenario.Steps = append(p.scenario.Steps, st)
-		w.turns = append(w.turns, turn{p, len(p.scenario.Steps) - 1, fresh})
+		w.turns = append(w.turns, turn{p, len(p.scenario.Steps) - 1, isFresh})
 		return
 	}
 	for _, p := range w.parts {
@@ -113,7 +113,7 @@ func (w *walker) add(st scenarios.Step, isLast bool) {
 // server, a wait, or a reload.
 func (w *walker) addPause(st scenarios.Step, isLast bool) {
 	special := w.batch.special
-	isFlip := special == flipped && st.Request != nil && w.seen*(flips+1)/w.all > w.phase
+	isFlip := special == flippedSuffix && st.Request != nil && w.seen*(flips+1)/w.all > w.phase
 	switch {
 	case isFlip:
 		w.phase++
@@ -126,11 +126,11 @@ func (w *walker) addPause(st scenarios.Step, isLast bool) {
 }
 
 // choosePart returns the part that a request is of, and whether the request has a new connection.
-func (w *walker) choosePart(r *scenarios.Request) (p *prepared, fresh bool) {
+func (w *walker) choosePart(r *scenarios.Request) (p *prepared, isFresh bool) {
 	w.seen++
-	if w.batch.special == balanced {
-		fresh = w.batch.takeTurn(w.rng, r)
-		return w.parts[(w.batch.turns-1)%len(w.parts)], fresh
+	if w.batch.special == balancedSuffix {
+		isFresh = w.batch.takeTurn(w.rng, r)
+		return w.parts[(w.batch.turns-1)%len(w.parts)], isFresh
 	}
 	if len(w.parts) > 1 && w.rng.IntN(2) == 1 {
 		return w.parts[1+w.phase], false
@@ -140,13 +140,13 @@ func (w *walker) choosePart(r *scenarios.Request) (p *prepared, fresh bool) {
 
 // takeTurn reports whether a request has a connection of its own, which the balancer gives to the next server: the first
 // one has, the one behind a watch, for a connection ends with it, and of the others every third.
-func (b *batch) takeTurn(rng *rand.Rand, r *scenarios.Request) (fresh bool) {
-	fresh = b.turns == 0 || b.watched || rng.IntN(3) == 0
-	if fresh {
+func (b *batch) takeTurn(rng *rand.Rand, r *scenarios.Request) (isFresh bool) {
+	isFresh = b.turns == 0 || b.watched || rng.IntN(3) == 0
+	if isFresh {
 		b.turns++
 	}
 	b.watched = r.Verb == "watch"
-	return fresh
+	return isFresh
 }
 
 // nameAt returns how the server of a place is called and started: one that stands beside the cell's has a name of its own, so

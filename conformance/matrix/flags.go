@@ -181,7 +181,7 @@ func (f *Flags) Cells(i *product.Invocation) ([]server.Options, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Resolve = func(asked []string) ([]string, error) { return f.Resolve(i, asked...) }
+		m.Resolve = func(versions []string) ([]string, error) { return f.Resolve(i, versions...) }
 		return Load(f.file, data, m)
 	}
 	if len(f.unchanged) == 0 {

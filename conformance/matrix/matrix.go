@@ -60,8 +60,8 @@ func (m Matrix) Cells() (cells []server.Options, _ error) {
 	if len(m.Kubernetes) == 0 {
 		return nil, fmt.Errorf("no Kubernetes version is named; known are %s", Known())
 	}
-	for _, asked := range m.Kubernetes {
-		release, err := local.ParseRelease(asked)
+	for _, text := range m.Kubernetes {
+		release, err := local.ParseRelease(text)
 		if err != nil {
 			return nil, err
 		}
@@ -87,18 +87,18 @@ func (m Matrix) Cells() (cells []server.Options, _ error) {
 
 // fillControlPlanes returns the matrix with API servers of a version where none is named.
 func (m Matrix) fillControlPlanes(release local.Release) Matrix {
-	m.ControlPlanes = seq.Map(m.ControlPlanes, func(asked string) string { return cmp.Or(asked, release.Minor) })
+	m.ControlPlanes = seq.Map(m.ControlPlanes, func(v string) string { return cmp.Or(v, release.Minor) })
 	return m
 }
 
 // checkDistinct refuses cells of the same name: each has one place in a report.
 func checkDistinct(cells []server.Options) error {
-	named := map[string]bool{}
+	names := map[string]bool{}
 	for _, c := range cells {
-		if named[c.Cell.Name] {
+		if names[c.Cell.Name] {
 			return fmt.Errorf("the cell %s is named twice", c.Cell.Name)
 		}
-		named[c.Cell.Name] = true
+		names[c.Cell.Name] = true
 	}
 	return nil
 }
@@ -106,27 +106,27 @@ func checkDistinct(cells []server.Options) error {
 // states are the gate settings to run with. A version without the gate has absent, and the default, which is the same.
 func (m Matrix) states(release local.Release, emulated string) (states []scenarios.Gate, _ error) {
 	version := cmp.Or(emulated, release.Minor)
-	known := server.HasGate(version)
+	hasGate := server.HasGate(version)
 	if len(m.Gates) == 0 {
 		return nil, fmt.Errorf("no state of the gate is named (expected on, off, default, absent, both, all)")
 	}
-	for _, asked := range m.Gates {
-		isSet := asked == scenarios.GateOn || asked == scenarios.GateOff
+	for _, gate := range m.Gates {
+		isSet := gate == scenarios.GateOn || gate == scenarios.GateOff
 		switch {
-		case asked == GateBoth && known:
+		case gate == GateBoth && hasGate:
 			states = append(states, scenarios.GateOn, scenarios.GateOff)
-		case asked == GateAll && known:
+		case gate == GateAll && hasGate:
 			states = append(states, scenarios.GateOff, scenarios.GateOn, scenarios.GateDefault)
-		case asked == GateBoth, asked == GateAll:
+		case gate == GateBoth, gate == GateAll:
 			states = append(states, scenarios.GateAbsent)
-		case isSet && !known:
+		case isSet && !hasGate:
 			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default", version, server.GateName)
-		case asked == scenarios.GateAbsent && known:
+		case gate == scenarios.GateAbsent && hasGate:
 			return nil, fmt.Errorf("Kubernetes %s has the feature gate %s: its state is on, off or default", version, server.GateName)
-		case isSet, asked == scenarios.GateDefault, asked == scenarios.GateAbsent:
-			states = append(states, asked)
+		case isSet, gate == scenarios.GateDefault, gate == scenarios.GateAbsent:
+			states = append(states, gate)
 		default:
-			return nil, fmt.Errorf("gate %q is not one of on, off, default, absent, both, all", asked)
+			return nil, fmt.Errorf("gate %q is not one of on, off, default, absent, both, all", gate)
 		}
 	}
 	return states, nil
@@ -142,8 +142,8 @@ func versions(nodes []kind.Worker) []string {
 
 // nodes returns the nodes that the matrix asks for beside the one of an API server, if the version skew policy allows them.
 func (m Matrix) nodes(server local.Release) (n nodes, err error) {
-	if asked := slices.Concat(m.ControlPlanes, m.Nodes); len(asked) > 0 && !m.Capabilities().Nodes {
-		return n, fmt.Errorf("nodes of Kubernetes %s: clusters of the provider %s have no nodes", strings.Join(asked, ", "), m.Provider)
+	if nodeVersions := slices.Concat(m.ControlPlanes, m.Nodes); len(nodeVersions) > 0 && !m.Capabilities().Nodes {
+		return n, fmt.Errorf("nodes of Kubernetes %s: clusters of the provider %s have no nodes", strings.Join(nodeVersions, ", "), m.Provider)
 	}
 	if n.controlPlanes, err = m.readNodes(m.ControlPlanes); err != nil {
 		return n, err
@@ -155,8 +155,8 @@ func (m Matrix) nodes(server local.Release) (n nodes, err error) {
 }
 
 // readNodes returns nodes of some versions, with the images that are named for these.
-func (m Matrix) readNodes(asked []string) (nodes []kind.Worker, _ error) {
-	for _, text := range asked {
+func (m Matrix) readNodes(versions []string) (nodes []kind.Worker, _ error) {
+	for _, text := range versions {
 		release, err := local.ParseRelease(text)
 		if err != nil {
 			return nil, err
@@ -193,19 +193,19 @@ func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gat
 
 // emulation checks that a binary can emulate a version: its own minor and up to three before it, not before 1.31
 // (k8s.io/apiserver/pkg/util/compatibility/version.go).
-func emulation(release local.Release, asked string) (string, error) {
-	if asked == "" {
+func emulation(release local.Release, emulate string) (string, error) {
+	if emulate == "" {
 		return "", nil
 	}
-	asked = strings.TrimPrefix(asked, "v")
+	emulate = strings.TrimPrefix(emulate, "v")
 	minor := version.MustParseGeneric(release.Version).Minor()
 	oldest := max(minor-3, 31)
-	wanted, err := version.ParseMajorMinor(asked)
-	isPossible := err == nil && wanted.Major() == 1 && wanted.Minor() >= oldest && wanted.Minor() <= minor
+	requestedVersion, err := version.ParseMajorMinor(emulate)
+	isPossible := err == nil && requestedVersion.Major() == 1 && requestedVersion.Minor() >= oldest && requestedVersion.Minor() <= minor
 	if !isPossible {
-		return "", fmt.Errorf("emulated version %q: Kubernetes %s can emulate 1.%d to 1.%d", asked, release.Minor, oldest, minor)
+		return "", fmt.Errorf("emulated version %q: Kubernetes %s can emulate 1.%d to 1.%d", emulate, release.Minor, oldest, minor)
 	}
-	return asked, nil
+	return emulate, nil
 }
 
 // Newest is the newest Kubernetes minor that can be run.

@@ -23,8 +23,8 @@ import (
 // agentsComparison is the name of what is compared of agents.
 const agentsComparison = "agents"
 
-// settling is how long agents have to open their connections, once all run.
-const settling = 3 * time.Second
+// settleTime is how long agents have to open their connections, once all run.
+const settleTime = 3 * time.Second
 
 // observeAgents starts agents, each a kubectl that watches as the viewer, as an agent of a node does, and returns what their
 // processes hold in all while they watch. They are ended before it returns.
@@ -65,8 +65,8 @@ func (s stage) observeAgents(ctx context.Context, at *server.Server, agents int)
 		running = append(running, cmd)
 	}
 	sum, err := sumProcesses(ctx, running)
-	if said := strings.TrimSpace(errorText.String()); said != "" {
-		err = errors.Join(err, fmt.Errorf("an agent says: %s", said))
+	if message := strings.TrimSpace(errorText.String()); message != "" {
+		err = errors.Join(err, fmt.Errorf("an agent says: %s", message))
 	}
 	return sum, err
 }
@@ -101,10 +101,10 @@ func sumProcesses(ctx context.Context, running []*exec.Cmd) (*Process, error) {
 		}
 		return true, nil
 	}
-	if err := wait.PollUntilContextTimeout(ctx, settling/10, time.Minute, true, isConnected); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, settleTime/10, time.Minute, true, isConnected); err != nil {
 		return nil, fmt.Errorf("the agents did not connect: %w", err)
 	}
-	if !clusters.Pause(ctx, settling) {
+	if !clusters.Pause(ctx, settleTime) {
 		return nil, ctx.Err()
 	}
 	sum := &Process{Peers: []string{}}
@@ -131,7 +131,7 @@ func (p *Process) add(other Process) {
 }
 
 // judgeAgents compares what agents hold: each has the sockets that it had, and has started nothing.
-func judgeAgents(_ scenarios.Gate, before, now *Surface) (problems []string, compared string) {
+func judgeAgents(_ scenarios.Gate, before, now *Surface) (problems []string, comparison string) {
 	if before.Agents == nil || now.Agents == nil {
 		return []string{"nothing was read of the agents"}, "agents"
 	}

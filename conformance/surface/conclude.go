@@ -48,8 +48,8 @@ func (p *plan) describeStages() string {
 func (p *plan) tabulateObjects(evidence record.View) reports.Table {
 	t := reports.Table{Columns: []string{"stage", "objects in etcd", "bytes"}}
 	for _, at := range p.stages {
-		if seen, err := record.Read[Surface](evidence, "surface/"+at.name); err == nil {
-			t.Rows = append(t.Rows, reports.Row{Cells: []string{at.name, fmt.Sprint(len(seen.Objects)), fmt.Sprint(sumOf(seen.Objects))}})
+		if surface, err := record.Read[Surface](evidence, "surface/"+at.name); err == nil {
+			t.Rows = append(t.Rows, reports.Row{Cells: []string{at.name, fmt.Sprint(len(surface.Objects)), fmt.Sprint(sumOf(surface.Objects))}})
 		}
 	}
 	return t
@@ -60,8 +60,8 @@ func (p *plan) describe(g *reports.Group, evidence record.View) {
 	cell := p.find(g.Name).options.Cell
 	cell.Name = g.Name
 	g.Cell = &cell
-	if seen, err := record.Read[Surface](evidence, "surface/"+g.Name); err == nil {
-		g.Witness = &seen.Witness
+	if surface, err := record.Read[Surface](evidence, "surface/"+g.Name); err == nil {
+		g.Witness = &surface.Witness
 	}
 }
 

@@ -18,7 +18,7 @@ type comparison struct {
 	name string
 	// judge compares a surface with the one before, and returns what is otherwise than it has to be, and in a line what was
 	// compared.
-	judge func(gate scenarios.Gate, before, now *Surface) (problems []string, compared string)
+	judge func(gate scenarios.Gate, before, now *Surface) (problems []string, comparison string)
 }
 
 // comparisons are all that is compared, in the order of the report.
@@ -84,7 +84,7 @@ const impersonationPrefix = "apiserver_impersonation_"
 
 // judgeMetrics compares metric families: with the gate on there are those of impersonation beside those that were there, and
 // no text of another one changes, for a metric that is deprecated says so there.
-func judgeMetrics(gate scenarios.Gate, before, now *Surface) (problems []string, compared string) {
+func judgeMetrics(gate scenarios.Gate, before, now *Surface) (problems []string, comparison string) {
 	others, added := map[string]string{}, []string{}
 	for name, help := range now.Metrics {
 		if strings.HasPrefix(name, impersonationPrefix) {
@@ -122,15 +122,15 @@ func hasMetrics(w reports.Witness) bool { return !strings.HasPrefix(w.GitVersion
 const moreSockets = 8
 
 // judgeProcesses compares what the server's process holds: it starts no other one, and its sockets do not grow with requests.
-func judgeProcesses(_ scenarios.Gate, before, now *Surface) (problems []string, compared string) {
+func judgeProcesses(_ scenarios.Gate, before, now *Surface) (problems []string, comparison string) {
 	if now.After.Children != before.After.Children {
 		problems = append(problems, fmt.Sprintf("the API server has started %s, expected %d", reports.Plural(now.After.Children, "child"), before.After.Children))
 	}
-	if grown := now.After.Sockets - before.After.Sockets; grown > moreSockets {
-		problems = append(problems, fmt.Sprintf("%d sockets more than before, expected at most %d", grown, moreSockets))
+	if growth := now.After.Sockets - before.After.Sockets; growth > moreSockets {
+		problems = append(problems, fmt.Sprintf("%d sockets more than before, expected at most %d", growth, moreSockets))
 	}
-	if grown := now.After.Sockets - now.Before.Sockets; grown > moreSockets {
-		problems = append(problems, fmt.Sprintf("%d sockets more after the requests, expected at most %d", grown, moreSockets))
+	if growth := now.After.Sockets - now.Before.Sockets; growth > moreSockets {
+		problems = append(problems, fmt.Sprintf("%d sockets more after the requests, expected at most %d", growth, moreSockets))
 	}
 	return problems, fmt.Sprintf("%d processes started by the API server, %d threads, %d files of which %d are sockets, %d MiB (before: %d, %d, %d, %d, %d MiB)",
 		now.After.Children, now.After.Threads, now.After.Files, now.After.Sockets, now.After.Memory>>20,
@@ -180,8 +180,8 @@ func (p *plan) Judge(id string, evidence record.View) reports.Result {
 // judgeComparison judges one comparison of a stage.
 func judgeComparison(gate scenarios.Gate, name string, before, now *Surface) reports.Result {
 	c := comparisons[slices.IndexFunc(comparisons, func(c comparison) bool { return c.name == name })]
-	problems, compared := c.judge(gate, before, now)
-	result := reports.Result{Verdict: verdicts.Passed, Judged: 1, Details: []string{compared}}
+	problems, comparison := c.judge(gate, before, now)
+	result := reports.Result{Verdict: verdicts.Passed, Judged: 1, Details: []string{comparison}}
 	if len(problems) > 0 {
 		result.Verdict, result.Blame, result.Reason = verdicts.Failed, verdicts.BlameAPIServer, problems[0]
 		result.Details = append(result.Details, problems...)

@@ -47,35 +47,35 @@ type Surface struct {
 const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // look reads the surface of a server, and sends requests meanwhile.
-func (p *plan) look(ctx context.Context, s *server.Server, at stage) (seen Surface, err error) {
-	seen.Witness = s.Witness
+func (p *plan) look(ctx context.Context, s *server.Server, at stage) (surface Surface, err error) {
+	surface.Witness = s.Witness
 	client, err := rest.HTTPClientFor(s.Admin())
 	if err != nil {
-		return seen, err
+		return surface, err
 	}
 	a := admin{client, s.Host()}
-	if seen.OpenAPI, err = a.readOpenAPI(ctx); err != nil {
-		return seen, err
+	if surface.OpenAPI, err = a.readOpenAPI(ctx); err != nil {
+		return surface, err
 	}
-	if seen.Resources, err = a.readResources(ctx); err != nil {
-		return seen, err
+	if surface.Resources, err = a.readResources(ctx); err != nil {
+		return surface, err
 	}
-	if seen.Flags, err = at.readFlags(ctx); err != nil {
-		return seen, err
+	if surface.Flags, err = at.readFlags(ctx); err != nil {
+		return surface, err
 	}
-	if err := p.observeRequests(ctx, s, a, &seen); err != nil {
-		return seen, err
+	if err := p.observeRequests(ctx, s, a, &surface); err != nil {
+		return surface, err
 	}
 	if p.agents > 0 {
-		if seen.Agents, err = at.observeAgents(ctx, s, p.agents); err != nil {
-			return seen, err
+		if surface.Agents, err = at.observeAgents(ctx, s, p.agents); err != nil {
+			return surface, err
 		}
 	}
-	if seen.Metrics, err = readHelp(ctx, s); err != nil {
-		return seen, err
+	if surface.Metrics, err = readHelp(ctx, s); err != nil {
+		return surface, err
 	}
-	seen.Objects, err = readObjects(ctx, s)
-	return seen, err
+	surface.Objects, err = readObjects(ctx, s)
+	return surface, err
 }
 
 // admin reads as a member of system:masters.

@@ -154,11 +154,11 @@ func (s stage) start(ctx context.Context, before *server.Server) (*server.Server
 // runStage records the surface of one stage.
 func (p *plan) runStage(ctx context.Context, s *server.Server, at stage, log *record.Log, o product.Observer) error {
 	o.Say(fmt.Sprintf("%s: %s ready", at.name, s.Witness.GitVersion))
-	seen, err := p.look(ctx, s, at)
+	surface, err := p.look(ctx, s, at)
 	if err != nil {
 		return err
 	}
-	if err := log.Append("surface/"+at.name, seen); err != nil {
+	if err := log.Append("surface/"+at.name, surface); err != nil {
 		return err
 	}
 	for _, c := range p.cases {

@@ -34,7 +34,7 @@ const requestPath = "/api/v1/namespaces/default/configmaps"
 
 // observeRequests sends requests that impersonate, allowed ones and refused ones, and records what the server counts and logs
 // meanwhile.
-func (p *plan) observeRequests(ctx context.Context, s *server.Server, a admin, seen *Surface) error {
+func (p *plan) observeRequests(ctx context.Context, s *server.Server, a admin, surface *Surface) error {
 	if err := allowViewer(ctx, s, a); err != nil {
 		return err
 	}
@@ -45,32 +45,32 @@ func (p *plan) observeRequests(ctx context.Context, s *server.Server, a admin, s
 	if err := p.send(ctx, 1, a, refused); err != nil { // connections and caches are there from here on
 		return err
 	}
-	counted, err := readIndicators(ctx, s)
+	counts, err := readIndicators(ctx, s)
 	if err != nil {
 		return err
 	}
-	logged, err := readLog(s)
+	logText, err := readLog(s)
 	if err != nil {
 		return err
 	}
-	if seen.Before, err = readProcess(s.PIDs().KubeAPIServer); err != nil {
+	if surface.Before, err = readProcess(s.PIDs().KubeAPIServer); err != nil {
 		return err
 	}
 	if err := p.send(ctx, p.requests, a, refused); err != nil {
 		return err
 	}
-	if seen.After, err = readProcess(s.PIDs().KubeAPIServer); err != nil {
+	if surface.After, err = readProcess(s.PIDs().KubeAPIServer); err != nil {
 		return err
 	}
-	if seen.Indicators, err = readIndicators(ctx, s); err != nil {
+	if surface.Indicators, err = readIndicators(ctx, s); err != nil {
 		return err
 	}
-	for labels, before := range counted {
-		seen.Indicators[labels] -= before
+	for labels, before := range counts {
+		surface.Indicators[labels] -= before
 	}
-	maps.DeleteFunc(seen.Indicators, func(_ string, n int) bool { return n == 0 })
+	maps.DeleteFunc(surface.Indicators, func(_ string, n int) bool { return n == 0 })
 	now, err := readLog(s)
-	seen.Logged = findMentions(string(now[min(len(logged), len(now)):]))
+	surface.Logged = findMentions(string(now[min(len(logText), len(now)):]))
 	return err
 }
 

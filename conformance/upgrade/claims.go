@@ -91,8 +91,8 @@ func planClaims(p *upgradepath.Path, stages []*StagePlan) {
 }
 
 // claim adds a claim that is judged at the stage, about the API server of this stage or of another that still runs.
-func (s *StagePlan) claim(c Claim, about *StagePlan) {
-	s.Claims = append(s.Claims, ClaimItem{Claim: c, Cell: about.Name(), Fate: conformance.Run})
+func (s *StagePlan) claim(c Claim, subject *StagePlan) {
+	s.Claims = append(s.Claims, ClaimItem{Claim: c, Cell: subject.Name(), Fate: conformance.Run})
 }
 
 // claimNoConstrained adds, for each API server that runs with the feature off, that it impersonates nobody by it.
@@ -125,8 +125,8 @@ func (s *StagePlan) isOff() bool { return server.ExpectedFacts(s.Target).Gate ==
 
 // usesTokens reports whether a token that an earlier stage has seen is used on this one. had has the setups with one.
 func (s *StagePlan) usesTokens(had map[string]bool) (uses bool) {
-	for name, one := range s.scenario {
-		for _, r := range one.Requestors {
+	for name, scenario := range s.scenario {
+		for _, r := range scenario.Requestors {
 			if r.ServiceAccount != nil {
 				uses = uses || had[name]
 				had[name] = true
@@ -172,11 +172,11 @@ func (p *Plan) judgeClaim(stage *StagePlan, item ClaimItem, view record.View) re
 	case ClaimTokens:
 		r.Verdict, detail = p.judgeTokens(stage, view)
 	case ClaimNoConstrained:
-		verbs, where := e.Verbs, ""
+		verbs, place := e.Verbs, ""
 		if item.Cell != stage.Name() {
-			verbs, where = e.Neighbours[item.Cell], " at "+item.Cell
+			verbs, place = e.Neighbours[item.Cell], " at "+item.Cell
 		}
-		r.Verdict, detail = judgeVerbs(verbs, where)
+		r.Verdict, detail = judgeVerbs(verbs, place)
 	case ClaimAnswers:
 		flow := p.judgeFlow(e)
 		r.Verdict, detail = flow.verdict(), flow.describe()
@@ -219,20 +219,20 @@ func (p *Plan) judgeObjects(stage *StagePlan, view record.View) (v verdicts.Verd
 			}
 		}
 	}
-	changed, compared := compareObjects(first, now)
+	changed, comparisons := compareObjects(first, now)
 	switch {
 	case len(changed) > 0:
 		return verdicts.Failed, reports.Plural(len(changed), "object") + " changed; the first: " + changed[0]
 	case len(now) == 0:
 		return verdicts.Invalid, "no object was read"
-	case compared == 0:
+	case comparisons == 0:
 		return verdicts.Passed, reports.Plural(len(now), "object") + " made and read"
 	}
-	return verdicts.Passed, reports.Plural(compared, "object") + " the same, byte for byte"
+	return verdicts.Passed, reports.Plural(comparisons, "object") + " the same, byte for byte"
 }
 
 // compareObjects says what changed, and counts what was compared and did not.
-func compareObjects(first map[string]string, now []ObjectState) (changed []string, compared int) {
+func compareObjects(first map[string]string, now []ObjectState) (changed []string, comparisons int) {
 	seen := map[string]bool{}
 	for _, o := range now {
 		seen[o.Path] = true
@@ -242,7 +242,7 @@ func compareObjects(first map[string]string, now []ObjectState) (changed []strin
 		case before != o.Body:
 			changed = append(changed, fmt.Sprintf("%s: %s", o.Path, describeChange(before, o.Body)))
 		default:
-			compared++
+			comparisons++
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(first)) {
@@ -250,7 +250,7 @@ func compareObjects(first map[string]string, now []ObjectState) (changed []strin
 			changed = append(changed, path+" is gone")
 		}
 	}
-	return changed, compared
+	return changed, comparisons
 }
 
 // describeChange says how an object differs from what it was.
@@ -270,33 +270,33 @@ func describeChange(before, after string) string {
 func (p *Plan) judgeTokens(last *StagePlan, view record.View) (v verdicts.Verdict, detail string) {
 	first := map[string]string{} // by setup and user
 	for _, stage := range p.stages {
-		same, others := stage.compareTokens(first, view)
+		sameCount, others := stage.compareTokens(first, view)
 		if stage == last {
-			return judgeSameTokens(same, others)
+			return judgeSameTokens(sameCount, others)
 		}
 	}
 	return judgeSameTokens(0, nil)
 }
 
-func judgeSameTokens(same int, others []string) (v verdicts.Verdict, detail string) {
+func judgeSameTokens(sameCount int, others []string) (v verdicts.Verdict, detail string) {
 	switch {
 	case len(others) > 0: // in no order
 		return verdicts.Failed, slices.Min(others)
-	case same > 0:
-		return verdicts.Passed, reports.Plural(same, "token") + " of an earlier stage, the same ones"
+	case sameCount > 0:
+		return verdicts.Passed, reports.Plural(sameCount, "token") + " of an earlier stage, the same ones"
 	}
 	return verdicts.Skipped, "no token of an earlier stage authenticated: its scenario says why"
 }
 
 // compareTokens adds the tokens of a stage that were not seen before, and says which were others before.
-func (s *StagePlan) compareTokens(first map[string]string, view record.View) (same int, others []string) {
-	for _, one := range s.Runs() {
-		e, err := conformance.ReadEvidence(view, s.Name(), one.ID)
+func (s *StagePlan) compareTokens(first map[string]string, view record.View) (sameCount int, others []string) {
+	for _, scenario := range s.Runs() {
+		e, err := conformance.ReadEvidence(view, s.Name(), scenario.ID)
 		if err != nil {
 			continue
 		}
 		for user, id := range listCredentials(e) {
-			key := one.Setup + " " + user
+			key := scenario.Setup + " " + user
 			before, known := first[key]
 			switch {
 			case !known:
@@ -304,11 +304,11 @@ func (s *StagePlan) compareTokens(first map[string]string, view record.View) (sa
 			case before != id:
 				others = append(others, fmt.Sprintf("%s has the token %s, not %s", user, id, before))
 			default:
-				same++
+				sameCount++
 			}
 		}
 	}
-	return same, others
+	return sameCount, others
 }
 
 // listCredentials returns the IDs of the tokens that were used, by user.
@@ -327,17 +327,17 @@ func listCredentials(e *verdicts.Evidence) map[string]string {
 }
 
 // judgeVerbs judges the access reviews of an API server without the feature.
-func judgeVerbs(verbs map[string]int, where string) (v verdicts.Verdict, detail string) {
+func judgeVerbs(verbs map[string]int, place string) (v verdicts.Verdict, detail string) {
 	for _, verb := range slices.Sorted(maps.Keys(verbs)) {
 		if isConstrained(verb) {
-			return verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", reports.Plural(verbs[verb], "review"), verb, where)
+			return verdicts.Failed, fmt.Sprintf("%s with the verb %s%s", reports.Plural(verbs[verb], "review"), verb, place)
 		}
 	}
 	total := seq.Sum(slices.Collect(maps.Values(verbs)), func(n int) int { return n })
 	if total == 0 {
-		return verdicts.Invalid, "no review arrived at all" + where
+		return verdicts.Invalid, "no review arrived at all" + place
 	}
-	return verdicts.Passed, fmt.Sprintf("none of %s%s", reports.Plural(total, "review"), where)
+	return verdicts.Passed, fmt.Sprintf("none of %s%s", reports.Plural(total, "review"), place)
 }
 
 // isConstrained reports whether a verb is one of KEP-5284.

@@ -125,12 +125,12 @@ func describeGate(g *reports.Group) string {
 
 // describeOtherGate says in which state the gate of a path is that is about another one than ConstrainedImpersonation.
 func describeOtherGate(g *reports.Group) string {
-	named := g.Cell.FeatureGate
-	state := string(g.Target.FeatureGates[named.Name])
+	gate := g.Cell.FeatureGate
+	state := string(g.Target.FeatureGates[gate.Name])
 	switch {
 	case g.Witness != nil && g.Witness.FeatureGate != nil && g.Witness.FeatureGate.Metric == scenarios.GateAbsent:
 		return "not there"
-	case named.Gate == scenarios.GateDefault:
+	case gate.Gate == scenarios.GateDefault:
 		return state + " (default)"
 	}
 	return state
@@ -156,15 +156,15 @@ func (p *Plan) tabulateSetups(groups []reports.Group, view record.View) reports.
 
 // answerTo says what was seen of a setup's last request on the stage.
 func (s *StagePlan) answerTo(setup string, g *reports.Group, view record.View) string {
-	of := s.scenario[setup]
-	if of == nil {
+	scenario := s.scenario[setup]
+	if scenario == nil {
 		return noAnswer
 	}
-	i := slices.IndexFunc(g.Cases, func(r reports.Result) bool { return r.Case == of.ID })
+	i := slices.IndexFunc(g.Cases, func(r reports.Result) bool { return r.Case == scenario.ID })
 	if i < 0 {
 		return noAnswer
 	}
-	text := describeAnswer(s.Name(), of, view)
+	text := describeAnswer(s.Name(), scenario, view)
 	if v := g.Cases[i].Verdict; v != verdicts.Passed {
 		text = strings.TrimSpace(text + " (" + string(v) + ")")
 	}

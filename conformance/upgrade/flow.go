@@ -65,15 +65,15 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 	for i := first; ctx.Err() == nil; i++ {
 		s := f.setup[i%len(f.setup)]
 		// The request is not cut off when the flow ends: its answer counts.
-		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), flowTimeout)
-		o, err := run.Send(one, s.scenario, s.kept, f.host)
+		sampleCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flowTimeout)
+		o, err := run.Send(sampleCtx, s.scenario, s.kept, f.host)
 		cancel()
-		seen, pause := FlowSample{Setup: s.scenario.Setup, Seen: o, Server: -1}, flowPause
+		sample, pause := FlowSample{Setup: s.scenario.Setup, Seen: o, Server: -1}, flowPause
 		if err != nil {
-			seen.Error, pause = errorClass(err), flowBackoff
+			sample.Error, pause = errorClass(err), flowBackoff
 		}
 		f.mu.Lock()
-		f.samples = append(f.samples, seen)
+		f.samples = append(f.samples, sample)
 		f.mu.Unlock()
 		clusters.Pause(ctx, pause)
 	}
@@ -81,10 +81,10 @@ func (f *flow) work(ctx context.Context, run *replay.Replayer, first int) {
 
 // settle returns when requests have flowed for a while, and each setup has had an answer to a request that was sent since: from
 // anybody, or from one API server, if it is named.
-func (f *flow) settle(ctx context.Context, by *server.Server) {
+func (f *flow) settle(ctx context.Context, replica *server.Server) {
 	begin := time.Now()
 	clusters.Pause(ctx, flowSteady)
-	for time.Since(begin) < flowPatience && !f.answeredSince(begin, by) {
+	for time.Since(begin) < flowPatience && !f.answeredSince(begin, replica) {
 		if !clusters.Pause(ctx, flowBackoff) {
 			return
 		}
@@ -93,19 +93,19 @@ func (f *flow) settle(ctx context.Context, by *server.Server) {
 
 // answeredSince reports whether each setup has had an answer to a request that was sent after a time, from an API server if one
 // is named.
-func (f *flow) answeredSince(at time.Time, by *server.Server) bool {
+func (f *flow) answeredSince(at time.Time, replica *server.Server) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	answered := map[string]bool{}
+	isAnswered := map[string]bool{}
 	for _, s := range f.samples {
 		if s.isUnanswered() || s.Seen.Sent.Before(at) {
 			continue
 		}
-		if by == nil || by.HasEvent(s.Seen.Response.AuditID) {
-			answered[s.Setup] = true
+		if replica == nil || replica.HasEvent(s.Seen.Response.AuditID) {
+			isAnswered[s.Setup] = true
 		}
 	}
-	return len(answered) == len(f.setup)
+	return len(isAnswered) == len(f.setup)
 }
 
 func (f *flow) stop() []FlowSample {

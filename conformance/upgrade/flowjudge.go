@@ -104,9 +104,9 @@ func (f *flowJudgement) add(s *FlowSample) (wrong string) {
 		f.Errors[cmp.Or(s.Error, "HTTP "+strconv.Itoa(s.Seen.Response.Code))]++
 		return "unanswered"
 	}
-	answers, early := f.answer(s)
+	answers, isEarly := f.answer(s)
 	a := best(answers)
-	if early {
+	if isEarly {
 		f.Early++
 		if a.Verdict == verdicts.Passed {
 			return ""
@@ -156,7 +156,7 @@ func (f *flowJudgement) closeWindows(open map[string]*window, at time.Time) {
 }
 
 // answer judges an answer by what its API server may have been when it gave it.
-func (f *flowJudgement) answer(s *FlowSample) (answers []flowAnswer, early bool) {
+func (f *flowJudgement) answer(s *FlowSample) (answers []flowAnswer, isEarly bool) {
 	next := "" // the first that was not ready yet
 	if s.Server >= 0 && s.Server < len(f.record.Servers) {
 		for _, stay := range f.record.Servers[s.Server] {
@@ -181,19 +181,19 @@ func (f *flowJudgement) answer(s *FlowSample) (answers []flowAnswer, early bool)
 // judge judges an answer by the scenario that is for the API server that gave it, which was that of a cell.
 func (f *flowJudgement) judge(name string, s *FlowSample) flowAnswer {
 	a := flowAnswer{Cell: name, Setup: s.Setup, Verdict: verdicts.Invalid}
-	one, cell := f.find(name, s.Setup)
-	if one == nil {
+	scenario, cell := f.find(name, s.Setup)
+	if scenario == nil {
 		a.Reason = "no scenario of the setup " + s.Setup + " is for this stage"
 		return a
 	}
 	suffix := f.record.Suffixes[s.Setup]
-	_, names := one.Bind(suffix)
-	result := verdicts.Judge(one, &verdicts.Evidence{
-		Scenario: one.ID, Digest: one.Digest, Cell: cell,
+	_, names := scenario.Bind(suffix)
+	result := verdicts.Judge(scenario, &verdicts.Evidence{
+		Scenario: scenario.ID, Digest: scenario.Digest, Cell: cell,
 		Capabilities: []scenarios.Capability{scenarios.Audit}, Suffix: suffix, Names: names,
 		Started: s.Seen.Sent, Ended: s.Seen.Answered, Steps: []verdicts.Observation{s.Seen},
 	})
-	a.Scenario, a.Verdict, a.Reason = one.ID, result.Verdict, result.Reason
+	a.Scenario, a.Verdict, a.Reason = scenario.ID, result.Verdict, result.Reason
 	return a
 }
 
@@ -220,12 +220,12 @@ func (f *flowJudgement) countVerdict(v verdicts.Verdict) (n int, first string) {
 func (f *flowJudgement) verdict() verdicts.Verdict {
 	wrong, _ := f.countVerdict(verdicts.Failed)
 	unknown, _ := f.countVerdict(verdicts.Invalid)
-	answered := seq.Sum(f.Answers, func(a flowAnswer) int { return a.Count })
-	allCounted := f.Early+answered+f.Unanswered == f.Sent
+	answers := seq.Sum(f.Answers, func(a flowAnswer) int { return a.Count })
+	allCounted := f.Early+answers+f.Unanswered == f.Sent
 	switch {
 	case wrong > 0:
 		return verdicts.Failed
-	case unknown > 0, answered == 0, !allCounted:
+	case unknown > 0, answers == 0, !allCounted:
 		return verdicts.Invalid
 	}
 	return verdicts.Passed

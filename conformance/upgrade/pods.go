@@ -43,12 +43,12 @@ func (u *Upgrade) watchPods(ctx context.Context, stage *Stage) error {
 		}
 		ready = time.Now()
 	}
-	seen, err := u.pods.Observe(ctx, u.rested, ready)
+	work, err := u.pods.Observe(ctx, u.rested, ready)
 	if err != nil {
 		return fmt.Errorf("the pods that work through the path: %w", err)
 	}
-	u.rested = seen.To
-	return u.output.Log.Append(podsKey(stage.Name()), seen)
+	u.rested = work.To
+	return u.output.Log.Append(podsKey(stage.Name()), work)
 }
 
 func (u *Upgrade) deployPods(ctx context.Context, stage *Stage) (err error) {
@@ -102,9 +102,9 @@ func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) report
 }
 
 // unseenPods returns the result of a claim about pods of which nothing was recorded.
-func unseenPods(where string) reports.Result {
+func unseenPods(place string) reports.Result {
 	return reports.Result{
-		Level: scenarios.Core, Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: "nothing was seen of the pods on " + where,
+		Level: scenarios.Core, Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: "nothing was seen of the pods on " + place,
 	}
 }
 

@@ -84,11 +84,11 @@ func (f *upgradeFlags) readTexts(i *product.Invocation, path *upgradepath.Path) 
 	if err != nil || !path.HasOtherGate() || f.scenarios != "" {
 		return texts, err
 	}
-	about := texts.Set.Only(path.Names)
-	if len(about.Setups()) == 0 {
+	pathScenarios := texts.Set.Only(path.Names)
+	if len(pathScenarios.Setups()) == 0 {
 		return texts, fmt.Errorf("the path is about the gate %s, and no built-in scenario is: name a folder of your own with --scenarios", path.Gate())
 	}
-	return texts.Only(about), nil
+	return texts.Only(pathScenarios), nil
 }
 
 func (f *upgradeFlags) readPath(i *product.Invocation) (*upgradepath.Path, error) {

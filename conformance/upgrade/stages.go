@@ -43,16 +43,16 @@ func (s *StagePlan) Name() string { return s.Target.Cell.Name }
 // Setups returns the scenarios of the setups that take part in a path.
 func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
 	all = all.Only(p.CanHave)
-	known, named := all.Setups(), slices.Clone(p.Setups)
-	if len(known) == 0 {
+	allSetups, names := all.Setups(), slices.Clone(p.Setups)
+	if len(allSetups) == 0 {
 		return nil, fmt.Errorf("path %s: no scenario has a setup (expected setup in the head of those whose objects are made once and kept)", p.Name)
 	}
 	for _, stage := range p.Stages {
-		named = append(named, stage.Make...)
+		names = append(names, stage.Make...)
 	}
-	for _, name := range named {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("path %s: there is no setup %q; there are %s", p.Name, name, strings.Join(known, ", "))
+	for _, name := range names {
+		if !slices.Contains(allSetups, name) {
+			return nil, fmt.Errorf("path %s: there is no setup %q; there are %s", p.Name, name, strings.Join(allSetups, ", "))
 		}
 	}
 	return all.Only(func(s *scenarios.Scenario) bool { return p.TakesPart(s.Setup) }), nil
@@ -90,20 +90,20 @@ func planStages(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix) (st
 func (s *StagePlan) plan(p *upgradepath.Path, set *scenarios.Set, cell server.Options) error {
 	facts := server.ExpectedFacts(cell)
 	s.Target, s.scenario = cell, map[string]*scenarios.Scenario{}
-	for _, one := range set.All() {
-		item := conformance.Item{Scenario: one}
-		ok, _, why := one.Selected(facts)
-		switch made := p.MadeOn(one.Setup); {
+	for _, scenario := range set.All() {
+		item := conformance.Item{Scenario: scenario}
+		ok, _, why := scenario.Selected(facts)
+		switch stage := p.MadeOn(scenario.Setup); {
 		case !ok:
 			item.Fate, item.Why = conformance.NotSelected, why
-		case made > s.Index:
-			item.Fate, item.Why = conformance.NotMade, fmt.Sprintf("the setup %s is made on stage %d", one.Setup, made+1)
+		case stage > s.Index:
+			item.Fate, item.Why = conformance.NotMade, fmt.Sprintf("the setup %s is made on stage %d", scenario.Setup, stage+1)
 		default:
 			item.Fate = conformance.Run
-			if other := s.scenario[one.Setup]; other != nil {
-				return fmt.Errorf("stage %d, %s: both %s and %s of the setup %s are for it", s.Index+1, s.Name(), other.ID, one.ID, one.Setup)
+			if other := s.scenario[scenario.Setup]; other != nil {
+				return fmt.Errorf("stage %d, %s: both %s and %s of the setup %s are for it", s.Index+1, s.Name(), other.ID, scenario.ID, scenario.Setup)
 			}
-			s.scenario[one.Setup] = one
+			s.scenario[scenario.Setup] = scenario
 		}
 		s.Items = append(s.Items, item)
 	}
@@ -129,7 +129,7 @@ func planWorkloads(stages []*StagePlan) {
 // time and judged whichever server answers.
 func canWork(setup string, next *StagePlan, running map[int]*StagePlan) bool {
 	for _, s := range append(slices.Collect(maps.Values(running)), next) {
-		if one := s.scenario[setup]; one == nil || len(one.Steps) != 1 {
+		if scenario := s.scenario[setup]; scenario == nil || len(scenario.Steps) != 1 {
 			return false
 		}
 	}

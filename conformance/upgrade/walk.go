@@ -147,11 +147,11 @@ func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
 }
 
 // describeGateFound names the state of the gate that a path is about.
-func describeGateFound(found scenarios.Facts, path *upgradepath.Path) string {
+func describeGateFound(facts scenarios.Facts, path *upgradepath.Path) string {
 	if path.HasOtherGate() {
-		return path.Gate() + " " + string(found.FeatureGates[path.Gate()])
+		return path.Gate() + " " + string(facts.FeatureGates[path.Gate()])
 	}
-	return string(found.Gate)
+	return string(facts.Gate)
 }
 
 // stay runs the scenarios of a stage, and records what is seen besides them.

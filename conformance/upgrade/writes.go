@@ -132,25 +132,25 @@ func (w *writer) write(ctx context.Context, run *replay.Replayer, stage string) 
 
 // writeKind makes a new object of a kind, and writes to the one that lives as long as the path in every way.
 func (w *writer) writeKind(ctx context.Context, client kubernetes.Interface, r *WriteRecord, kind writtenKind) error {
-	var created []writtenObject
+	var objects []writtenObject
 	if w.stages == 1 {
-		created = append(created, w.object(kind, lastingName))
+		objects = append(objects, w.object(kind, lastingName))
 	}
-	created = append(created, w.object(kind, fmt.Sprintf("stage-%d", w.stages)))
-	for _, o := range created {
+	objects = append(objects, w.object(kind, fmt.Sprintf("stage-%d", w.stages)))
+	for _, o := range objects {
 		mark := w.mark(WriteCreate)
-		if err := w.send(ctx, client, r, o, WriteCreate, o.whole(mark)); err != nil {
+		if err := w.send(ctx, client, r, o, WriteCreate, o.buildObject(mark)); err != nil {
 			return err
 		}
 		w.paths = append(w.paths, o.path())
 	}
 	lasting := w.object(kind, lastingName)
 	for _, verb := range []WriteVerb{WriteUpdate, WritePatch, WriteLabel, WriteApply} {
-		sent, err := w.bodyOf(ctx, client, lasting, verb, w.mark(verb))
+		body, err := w.bodyOf(ctx, client, lasting, verb, w.mark(verb))
 		if err != nil {
 			return err
 		}
-		if err := w.send(ctx, client, r, lasting, verb, sent); err != nil {
+		if err := w.send(ctx, client, r, lasting, verb, body); err != nil {
 			return err
 		}
 	}
@@ -174,19 +174,19 @@ func (w *writer) bodyOf(ctx context.Context, client kubernetes.Interface, o writ
 		if err != nil {
 			return nil, err
 		}
-		whole := map[string]any{}
-		if err := json.Unmarshal([]byte(text), &whole); err != nil {
+		object := map[string]any{}
+		if err := json.Unmarshal([]byte(text), &object); err != nil {
 			return nil, err
 		}
-		return mergePatch(whole, o.kind.content(w, mark)), nil
+		return mergePatch(object, o.kind.content(w, mark)), nil
 	default:
-		return o.whole(mark), nil
+		return o.buildObject(mark), nil
 	}
 }
 
 // send writes an object and reads it back. A refusal is recorded; an error says that the API server did not answer.
 func (w *writer) send(ctx context.Context, client kubernetes.Interface, r *WriteRecord, o writtenObject, verb WriteVerb, body map[string]any) error {
-	sent, err := json.Marshal(body)
+	payload, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
@@ -202,8 +202,8 @@ func (w *writer) send(ctx context.Context, client kubernetes.Interface, r *Write
 		request = rest.Verb(http.MethodPatch).AbsPath(o.path()).Param("fieldManager", "authzconf").Param("force", "true")
 		contentType = "application/apply-patch+yaml"
 	}
-	done := Write{Verb: verb, Path: o.path(), Sent: sent}
-	result := request.SetHeader("Accept", "application/json").SetHeader("Content-Type", contentType).Body(sent).Do(ctx).StatusCode(&done.Code)
+	done := Write{Verb: verb, Path: o.path(), Sent: payload}
+	result := request.SetHeader("Accept", "application/json").SetHeader("Content-Type", contentType).Body(payload).Do(ctx).StatusCode(&done.Code)
 	var refused *apierrors.StatusError
 	if err := result.Error(); errors.As(err, &refused) {
 		done.Message = err.Error()

@@ -46,11 +46,11 @@ func (w Write) explain(before string) string {
 	if before != "" {
 		was = decodeObject(before)
 	}
-	sent, is := decodeObject(string(w.Sent)), decodeObject(w.After)
-	if was == nil || sent == nil || is == nil {
+	sentObject, is := decodeObject(string(w.Sent)), decodeObject(w.After)
+	if was == nil || sentObject == nil || is == nil {
 		return "what was sent or read is not a JSON object"
 	}
-	want := w.dropOwn(mergePatch(was, sent))
+	want := w.dropOwn(mergePatch(was, sentObject))
 	got := w.dropOwn(is)
 	if reflect.DeepEqual(want, got) {
 		return ""
@@ -98,7 +98,7 @@ func (p *Plan) judgeReadBack(stage *StagePlan, view record.View) (v verdicts.Ver
 	if now == nil || len(written) == 0 {
 		return verdicts.Invalid, "no stage before this one wrote anything, or nothing was read"
 	}
-	changed, compared := compareObjects(written, now.Found)
+	changed, comparisons := compareObjects(written, now.Found)
 	if len(changed) > 0 {
 		return verdicts.Failed, reports.Plural(len(changed), "object") + " changed since the stage before; the first: " + changed[0]
 	}
@@ -111,5 +111,5 @@ func (p *Plan) judgeReadBack(stage *StagePlan, view record.View) (v verdicts.Ver
 	if len(others) > 0 {
 		return verdicts.Failed, strings.Join(others[:1], "")
 	}
-	return verdicts.Passed, fmt.Sprintf("%s of earlier stages the same, byte for byte; %s authenticated", reports.Plural(compared, "object"), reports.Plural(len(now.Tokens), "token"))
+	return verdicts.Passed, fmt.Sprintf("%s of earlier stages the same, byte for byte; %s authenticated", reports.Plural(comparisons, "object"), reports.Plural(len(now.Tokens), "token"))
 }

@@ -100,8 +100,8 @@ func (o writtenObject) path() string {
 	return r.URI()
 }
 
-// whole returns the whole object with a mark, as it is created and applied.
-func (o writtenObject) whole(mark string) map[string]any {
+// buildObject returns the whole object with a mark, as it is created and applied.
+func (o writtenObject) buildObject(mark string) map[string]any {
 	version := "v1"
 	if o.kind.group != "" {
 		version = o.kind.group + "/v1"
@@ -110,18 +110,18 @@ func (o writtenObject) whole(mark string) map[string]any {
 	if o.kind.namespaced {
 		metadata["namespace"] = o.writer.namespace()
 	}
-	whole := map[string]any{"apiVersion": version, "kind": o.kind.kind, "metadata": metadata}
-	return mergePatch(mergePatch(whole, o.kind.fixed(o.writer)), o.kind.content(o.writer, mark))
+	object := map[string]any{"apiVersion": version, "kind": o.kind.kind, "metadata": metadata}
+	return mergePatch(mergePatch(object, o.kind.fixed(o.writer)), o.kind.content(o.writer, mark))
 }
 
 // mergePatch returns an object with a JSON merge patch (RFC 7396) that removes nothing.
 func mergePatch(object, patch map[string]any) map[string]any {
 	out := maps.Clone(object)
 	for key, value := range patch {
-		below, isObject := value.(map[string]any)
+		child, isObject := value.(map[string]any)
 		before, wasObject := out[key].(map[string]any)
 		if isObject && wasObject {
-			value = mergePatch(before, below)
+			value = mergePatch(before, child)
 		}
 		out[key] = value
 	}

@@ -25,7 +25,7 @@ func (p *Path) inheritServers(at func(stage int) string) error {
 		if !stage.ReplacesNodes() {
 			continue
 		}
-		only := Stage{Nodes: stage.Nodes, Make: stage.Make}
+		nodesStage := Stage{Nodes: stage.Nodes, Make: stage.Make}
 		isOnly := stage.Kubernetes+stage.Emulate+string(stage.Gate)+stage.Chain+string(stage.Fault) == ""
 		switch {
 		case !isOnly:
@@ -34,7 +34,7 @@ func (p *Path) inheritServers(at func(stage int) string) error {
 			return fmt.Errorf("%s: nodes are replaced after another stage (expected a version of the API server first)", at(i))
 		}
 		*stage = p.Stages[i-1]
-		stage.Nodes, stage.Make, stage.Fault = only.Nodes, only.Make, ""
+		stage.Nodes, stage.Make, stage.Fault = nodesStage.Nodes, nodesStage.Make, ""
 	}
 	return nil
 }

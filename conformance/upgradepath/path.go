@@ -241,7 +241,7 @@ func (p *Path) checkServers(base matrix.Matrix) error {
 	switch {
 	case !can.Members && !isAlone:
 		return fmt.Errorf("--control-planes %d: clusters of the provider %s have one node at most", 1+len(base.ControlPlanes), base.Provider)
-	case slices.ContainsFunc(base.ControlPlanes, func(asked string) bool { return asked != "" }):
+	case slices.ContainsFunc(base.ControlPlanes, func(version string) bool { return version != "" }):
 		return errors.New("--control-planes-kubernetes: on an upgrade path the stages say which versions API servers have (expected --control-planes alone)")
 	case !p.HighAvailability, can.SeveralServers:
 		return nil
@@ -383,18 +383,18 @@ func (p *Path) checkTarget(i int, stage Stage) (server.Options, error) {
 	if err != nil {
 		return o, errors.New(strings.ReplaceAll(err.Error(), "\n", "; ")) // a hint has a line of its own
 	}
-	asked := cmp.Or(gate, scenarios.GateDefault)
-	if !slices.Contains([]scenarios.Gate{scenarios.GateOn, scenarios.GateOff, scenarios.GateDefault}, asked) {
+	requestedGate := cmp.Or(gate, scenarios.GateDefault)
+	if !slices.Contains([]scenarios.Gate{scenarios.GateOn, scenarios.GateOff, scenarios.GateDefault}, requestedGate) {
 		return o, fmt.Errorf("gate %q is not one of on, off, default", gate)
 	}
 	if p.HasOtherGate() {
-		o.Cell.FeatureGate.Gate = asked
-		return o, gates.CheckState(p.FeatureGate, o.Effective(), asked)
+		o.Cell.FeatureGate.Gate = requestedGate
+		return o, gates.CheckState(p.FeatureGate, o.Effective(), requestedGate)
 	}
-	if asked != scenarios.GateDefault && !server.HasGate(o.Effective()) {
+	if requestedGate != scenarios.GateDefault && !server.HasGate(o.Effective()) {
 		return o, fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
 	}
-	o.Cell.Gate = asked
+	o.Cell.Gate = requestedGate
 	return o, nil
 }
 
@@ -432,7 +432,7 @@ func (p *Path) checkChange(i int, stage Stage, o server.Options) error {
 	if err != nil {
 		return nil //nolint:nilerr // check reports it with the position of the stage before, and there is nothing to compare with
 	}
-	if same(o, before) && stage.Fault == "" {
+	if isSame(o, before) && stage.Fault == "" {
 		return fmt.Errorf("%s is what stage %d is: a stage has to change something", stage, i)
 	}
 	to, from := version.MustParseGeneric(o.Release.Version).Minor(), version.MustParseGeneric(before.Release.Version).Minor()
@@ -442,9 +442,9 @@ func (p *Path) checkChange(i int, stage Stage, o server.Options) error {
 	return nil
 }
 
-// same reports whether two stages are the same server. A gate that is set to its default is a change: the server has
+// isSame reports whether two stages are the same server. A gate that is set to its default is a change: the server has
 // another command line.
-func same(a, b server.Options) bool {
+func isSame(a, b server.Options) bool {
 	hasSameGates := a.Cell.Gate == b.Cell.Gate && a.Cell.FeatureGate == b.Cell.FeatureGate
 	return a.Release == b.Release && a.Cell.Emulated == b.Cell.Emulated && hasSameGates && a.Chain == b.Chain
 }

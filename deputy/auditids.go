@@ -26,10 +26,10 @@ func (s sentRequests) checkPreflight(g *group, e *preflightEvidence) error {
 		}
 	}
 	for n, visit := range e.Visits {
-		p, who := pages()[n/len(pageVisits)], g.fixture.visitor(n/len(pageVisits))
-		_, requests := p.reviewsOf(who, g.fixture.namespaces[0])
+		p, person := pages()[n/len(pageVisits)], g.fixture.visitor(n/len(pageVisits))
+		_, requests := p.reviewsOf(person, g.fixture.namespaces[0])
 		for i, o := range visit.Reviews {
-			if err := s.check(who, requests[i], o); err != nil {
+			if err := s.check(person, requests[i], o); err != nil {
 				return fmt.Errorf("%s, %s: %w", p.Page, pageVisits[n%len(pageVisits)], err)
 			}
 		}
@@ -50,11 +50,11 @@ func (s sentRequests) checkRows(e *auditLogsEvidence) error {
 }
 
 // check asserts that a request was recorded as it should have been sent.
-func (s sentRequests) check(who *Identity, r *scenarios.Request, o *verdicts.Observation) error {
+func (s sentRequests) check(person *Identity, r *scenarios.Request, o *verdicts.Observation) error {
 	if o == nil {
 		return errors.New("there is no evidence of it")
 	}
-	if why := verdicts.CompareSentRequest(who.impersonate(r), scenarios.Requestor{User: who.Name}, o); why != "" {
+	if why := verdicts.CompareSentRequest(person.impersonate(r), scenarios.Requestor{User: person.Name}, o); why != "" {
 		return errors.New(why)
 	}
 	if o.Answered.Before(o.Sent) {

@@ -57,7 +57,7 @@ func newDashboardPlan(o options, i *product.Invocation) (*dashboardPlan, error) 
 		return nil, fmt.Errorf("--requests: %w", err)
 	}
 	p := &dashboardPlan{options: o, refs: map[string]dashboardCase{}}
-	names := seq.Map(o.proxy.People, func(who *Identity) string { return who.Name })
+	names := seq.Map(o.proxy.People, func(person *Identity) string { return person.Name })
 	if p.file, err = dashboard.Parse(path, data, names, o.clusters...); err != nil {
 		return nil, err
 	}
@@ -123,11 +123,11 @@ func (p *dashboardPlan) Judge(id string, view record.View) reports.Result {
 	if !view.Has(key) {
 		return missingEvidence(ref.group, view)
 	}
-	found, err := p.judgeCase(ref, view)
+	findings, err := p.judgeCase(ref, view)
 	if err != nil {
 		return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameHarness, Reason: err.Error()}
 	}
-	r := newDashboardJudgement(found).result()
+	r := newDashboardJudgement(findings).result()
 	r.Evidence = []string{view.EvidenceFile(key)}
 	return r
 }
@@ -139,8 +139,8 @@ func (p *dashboardPlan) judgeCase(ref dashboardCase, view record.View) (*dashboa
 		return nil, err
 	}
 	groups := map[string][]string{}
-	for _, who := range p.options.proxy.People {
-		groups[who.Name] = who.Groups
+	for _, person := range p.options.proxy.People {
+		groups[person.Name] = person.Groups
 	}
 	j, err := dashboard.NewJudge(p.file, e, p.account(ref.group), groups)
 	if err != nil {
@@ -153,13 +153,13 @@ func (p *dashboardPlan) judgeCase(ref dashboardCase, view record.View) (*dashboa
 }
 
 // newDashboardJudgement turns findings into a judgement, as the other parts have it.
-func newDashboardJudgement(found *dashboard.Findings) *judgement {
+func newDashboardJudgement(findings *dashboard.Findings) *judgement {
 	out := newJudgement()
-	out.checks, out.inconclusive = found.Checks, found.Unknown
-	for what, n := range found.Notes {
+	out.checks, out.inconclusive = findings.Checks, findings.Unknown
+	for what, n := range findings.Notes {
 		out.outcomes[what] = n
 	}
-	for _, f := range found.Failures {
+	for _, f := range findings.Failures {
 		out.fail(f.What, f.Want, "%s", f.Got)
 	}
 	return out

@@ -170,8 +170,8 @@ func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailRe
 	}
 	e.Rows = append(e.Rows, rows...)
 	texts := []string{run, account}
-	for _, who := range ep.people {
-		texts = append(texts, who.Name)
+	for _, person := range ep.people {
+		texts = append(texts, person.Name)
 	}
 	if e.Events, err = ep.log.find(texts...); err != nil || ep.other == nil {
 		return err
@@ -181,9 +181,9 @@ func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailRe
 }
 
 func (p *dashboardPlan) personOf(r dashboard.Request) *Identity {
-	for _, who := range p.options.proxy.People {
-		if who.Name == r.As {
-			return who
+	for _, person := range p.options.proxy.People {
+		if person.Name == r.As {
+			return person
 		}
 	}
 	return &Identity{} // nobody
@@ -215,7 +215,7 @@ func (p *dashboardPlan) checkAnswer(n int, r dashboard.Request, sent dashboard.S
 
 // sendPlain sends a request to the dashboard's own interface as a person. It returns the code of the answer, or why
 // there is none.
-func (ep *endpoint) sendPlain(ctx context.Context, who *Identity, r dashboard.Request, header, correlation string) (code int, problem string) {
+func (ep *endpoint) sendPlain(ctx context.Context, person *Identity, r dashboard.Request, header, correlation string) (code int, problem string) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, ep.url.String()+r.Path, strings.NewReader(r.Body))
 	if err != nil {
 		return 0, err.Error()
@@ -226,8 +226,8 @@ func (ep *endpoint) sendPlain(ctx context.Context, who *Identity, r dashboard.Re
 	if header != "" {
 		req.Header.Set(header, correlation)
 	}
-	who.addTo(req.Header)
-	resp, err := ep.client(who).Do(req)
+	person.addTo(req.Header)
+	resp, err := ep.client(person).Do(req)
 	if err != nil {
 		return 0, err.Error()
 	}

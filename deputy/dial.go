@@ -45,8 +45,8 @@ func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certif
 // resetConn closes a connection in such a way that its port can be used again at once.
 func resetConn(conn net.Conn) {
 	raw := conn
-	if over, ok := conn.(*tls.Conn); ok {
-		raw = over.NetConn()
+	if tlsConn, ok := conn.(*tls.Conn); ok {
+		raw = tlsConn.NetConn()
 	}
 	if tcp, ok := raw.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

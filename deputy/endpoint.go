@@ -25,10 +25,10 @@ type endpoint struct {
 }
 
 // client returns an HTTP client that presents a person's client certificate, if the person has one.
-func (ep *endpoint) client(who *Identity) *http.Client {
+func (ep *endpoint) client(person *Identity) *http.Client {
 	config := ep.tls.Clone()
-	if who.cert != nil {
-		config.Certificates = []tls.Certificate{*who.cert}
+	if person.cert != nil {
+		config.Certificates = []tls.Certificate{*person.cert}
 	}
 	return &http.Client{
 		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, ResponseHeaderTimeout: ep.timeout, MaxIdleConnsPerHost: 100},
@@ -37,12 +37,12 @@ func (ep *endpoint) client(who *Identity) *http.Client {
 }
 
 // get sends a GET request as a person.
-func (ep *endpoint) get(ctx context.Context, path string, who *Identity) (*http.Response, error) {
+func (ep *endpoint) get(ctx context.Context, path string, person *Identity) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ep.url.String()+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	who.addTo(req.Header)
+	person.addTo(req.Header)
 	req.Header.Set("Accept", "application/json")
-	return ep.client(who).Do(req)
+	return ep.client(person).Do(req)
 }

@@ -27,9 +27,9 @@ const (
 // newPeople returns the people of the pre-flight, if the reference agent is tried.
 func newPeople() (people []*Identity) {
 	for i := range peopleCount {
-		who := impersonatedPerson(fmt.Sprintf("user-%d@corp", i), tierOf(i))
-		who.outOfReach = i%6 == 5
-		people = append(people, who)
+		person := impersonatedPerson(fmt.Sprintf("user-%d@corp", i), tierOf(i))
+		person.outOfReach = i%6 == 5
+		people = append(people, person)
 	}
 	return people
 }
@@ -49,10 +49,10 @@ func newFixture(seed int64, people []*Identity) (*fixture, *rand.Rand) {
 
 // drawGrant returns a random grant: to a user or a tier, in one namespace or in all, for all names or some.
 func (f *fixture) drawGrant(random *rand.Rand) scenarios.Grant {
-	who := f.people[random.IntN(len(f.people))]
-	g := scenarios.Grant{Subject: scenarios.Subject{User: who.Name}}
-	if random.IntN(3) == 0 && len(who.Groups) > 0 {
-		g.Subject = scenarios.Subject{Group: who.Groups[0]}
+	person := f.people[random.IntN(len(f.people))]
+	g := scenarios.Grant{Subject: scenarios.Subject{User: person.Name}}
+	if random.IntN(3) == 0 && len(person.Groups) > 0 {
+		g.Subject = scenarios.Subject{Group: person.Groups[0]}
 	}
 	all := sortedVerbs()
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -73,10 +73,10 @@ func (f *fixture) drawGrant(random *rand.Rand) scenarios.Grant {
 
 // drawQuestions returns all questions, in a random order.
 func (f *fixture) drawQuestions(random *rand.Rand) (all []question) {
-	for _, who := range f.people {
+	for _, person := range f.people {
 		for _, verb := range sortedVerbs() {
 			for _, k := range kinds {
-				all = append(all, f.questionsAbout(who, verb, k)...)
+				all = append(all, f.questionsAbout(person, verb, k)...)
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func (f *fixture) drawQuestions(random *rand.Rand) (all []question) {
 
 // questionsAbout returns the questions whether a person may do something to a kind of object, in each namespace and
 // about each name.
-func (f *fixture) questionsAbout(who *Identity, verb string, k kind) (list []question) {
+func (f *fixture) questionsAbout(person *Identity, verb string, k kind) (list []question) {
 	namesObject := verbs[verb]
 	if k.sub != "" && !namesObject {
 		return nil // a subresource belongs to an object
@@ -100,7 +100,7 @@ func (f *fixture) questionsAbout(who *Identity, verb string, k kind) (list []que
 	}
 	for _, space := range spaces {
 		for _, name := range names {
-			list = append(list, question{who, verb, k, space, name})
+			list = append(list, question{person, verb, k, space, name})
 		}
 	}
 	return list

@@ -35,11 +35,11 @@ func newGroup(o options, name string) *group {
 	if len(o.clusters) > 0 {
 		g.cluster, g.secondClusterName = o.clusters[0], o.clusters[1]
 	}
-	asking := newPeople()
+	askers := newPeople()
 	if o.proxy != nil {
-		g.people, asking = o.proxy.People, o.proxy.People
+		g.people, askers = o.proxy.People, o.proxy.People
 	}
-	f, random := newFixture(o.seed, asking)
+	f, random := newFixture(o.seed, askers)
 	g.fixture, g.questions = f, f.drawQuestions(random)
 	if g.isForeign() { // nothing may be changed there, whatever the proxy makes of a request
 		g.account = ""
@@ -64,22 +64,22 @@ func (g *group) grants() []scenarios.Grant {
 // namespaces returns the namespaces that the requests are about.
 func (g *group) namespaces() []string { return append(slices.Clone(g.fixture.namespaces), Namespace) }
 
-// newAttackJudge returns a judge of attacks by the given people. logged means that the audit log has already shown a
+// newAttackJudge returns a judge of attacks by the given people. isLogged means that the audit log has already shown a
 // request.
-func (g *group) newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, logged bool) *attackJudge {
+func (g *group) newAttackJudge(e *attacksEvidence, table []attack, people []*Identity, isLogged bool) *attackJudge {
 	j := newAttackJudge(e, table, people, g.account)
-	j.reference, j.logged = g.reference, logged
+	j.reference, j.logged = g.reference, isLogged
 	return j
 }
 
 // judgements are what came out of a part: one, or one of each of the kinds that distinguish its cases, by their names.
 type judgements map[string]*judgement
 
-// judge judges what was seen in a part. logged means that the audit log has shown a request in an earlier part. It
+// judge judges what was seen in a part. isLogged means that the audit log has shown a request in an earlier part. It
 // returns an error if the evidence is not of what had to be tried.
-func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, error) {
+func (g *group) judge(part string, e *partEvidence, isLogged bool) (judgements, error) {
 	if part == attacksPart {
-		return g.judgeAttacks(e.Attacks, logged)
+		return g.judgeAttacks(e.Attacks, isLogged)
 	}
 	out := newJudgement()
 	out.seconds = e.Ended.Sub(e.Began).Seconds()
@@ -88,7 +88,7 @@ func (g *group) judge(part string, e *partEvidence, logged bool) (judgements, er
 	case part == preflightPart && e.Preflight != nil:
 		return g.judgePreflight(e)
 	case part == auditLogsPart && e.AuditLogs != nil:
-		err = e.AuditLogs.judge(out, g, logged)
+		err = e.AuditLogs.judge(out, g, isLogged)
 		out.seconds = e.Ended.Sub(e.Began).Seconds() // the attacks run at the same time
 	case part == tunnelPart && e.Tunnel != nil:
 		e.Tunnel.judge(out)
@@ -119,15 +119,15 @@ func (g *group) judgeRevocation(e *partEvidence) (judgements, error) {
 }
 
 // judgeEachCluster judges what was seen of a part at each cluster: at the first one, and at the second if there are two.
-func judgeEachCluster[E any](g *group, part string, e *partEvidence, seen []*E, judge func(*E, *judgement) error) (judgements, error) {
+func judgeEachCluster[E any](g *group, part string, e *partEvidence, evidence []*E, judge func(*E, *judgement) error) (judgements, error) {
 	all := judgements{}
 	for n, kind := range g.clusterKinds() {
-		if seen[n] == nil {
+		if evidence[n] == nil {
 			return nil, fmt.Errorf("there is no evidence of the part %s at the cluster %s", part, g.secondClusterName)
 		}
 		out := newJudgement()
 		out.seconds = e.Ended.Sub(e.Began).Seconds()
-		if err := judge(seen[n], out); err != nil {
+		if err := judge(evidence[n], out); err != nil {
 			return nil, err
 		}
 		all[kind] = out
@@ -136,12 +136,12 @@ func judgeEachCluster[E any](g *group, part string, e *partEvidence, seen []*E, 
 }
 
 // judgeAttacks judges the attacks of all kinds. It returns one judgement for each kind.
-func (g *group) judgeAttacks(e *attacksEvidence, logged bool) (judgements, error) {
+func (g *group) judgeAttacks(e *attacksEvidence, isLogged bool) (judgements, error) {
 	if e == nil {
 		return nil, fmt.Errorf("there is no evidence of the part %s", attacksPart)
 	}
 	out := judgements{}
-	err := g.newAttackJudge(e, g.table, g.people, logged).judgeAttacks(e, g.table, func(a attack) *judgement {
+	err := g.newAttackJudge(e, g.table, g.people, isLogged).judgeAttacks(e, g.table, func(a attack) *judgement {
 		if out[a.kind] == nil {
 			out[a.kind] = newJudgement()
 		}

@@ -45,11 +45,11 @@ func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err
 	if err != nil {
 		return nil, err
 	}
-	plain, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
+	tcpListener, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	listener := tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.pool, MinVersion: tls.VersionTLS12})
+	listener := tls.NewListener(tcpListener, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.pool, MinVersion: tls.VersionTLS12})
 	h.closers = append(h.closers, listener.Close)
 	go func() { _ = h.Serve(listener) }()
 	for n, name := range names {
@@ -58,7 +58,7 @@ func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err
 			return nil, err
 		}
 		config := &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: authority.pool, MinVersion: tls.VersionTLS12}
-		if err := h.startAgent(planes[n], name, plain.Addr().String(), config); err != nil {
+		if err := h.startAgent(planes[n], name, tcpListener.Addr().String(), config); err != nil {
 			return nil, err
 		}
 	}

@@ -11,23 +11,23 @@ import (
 // findForeignAnswer demands that no request is answered with what was meant for somebody else: with what only somebody
 // with permission may read, while others of the attack arrived and its person did not, or with the answer to a request
 // that was made as somebody else.
-func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[int]bool) string {
+func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrivals map[int]bool) string {
 	arrivedOf := map[string]bool{}
-	for i := range arrived {
+	for i := range arrivals {
 		r := a.Requests[i-1]
 		arrivedOf[personKey(r.Who, r.Cluster == secondClusterOnly)] = true
 	}
 	for i, got := range answers {
 		person := a.Requests[i].Who
 		didArrive := arrivedOf[personKey(person, a.Requests[i].Cluster == secondClusterOnly)]
-		isAnsweredWithoutArrival := got.revealsContent() && len(arrived) > 0 && !didArrive
+		isAnsweredWithoutArrival := got.revealsContent() && len(arrivals) > 0 && !didArrive
 		switch {
 		case isAnsweredWithoutArrival && arrivedOf[personKey(person, a.Requests[i].Cluster != secondClusterOnly)]:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer of the other cluster", i+1, got.Kind)
 		case isAnsweredWithoutArrival:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
 		}
-		if name, foreign := j.isAnswerToOther(got, j.people[person].rename(a.NameSpelling), arrived[i+1]); foreign {
+		if name, foreign := j.isAnswerToOther(got, j.people[person].rename(a.NameSpelling), arrivals[i+1]); foreign {
 			return fmt.Sprintf("request %d was answered with what %q was told", i+1, name)
 		}
 	}
@@ -36,13 +36,13 @@ func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrived map[i
 
 // isAnswerToOther reports whether an answer has the audit ID of a request that was made as somebody else, and returns
 // that user's name. A person may be told again what that person was told before.
-func (j *attackJudge) isAnswerToOther(got reply, person *Identity, arrived bool) (name string, foreign bool) {
+func (j *attackJudge) isAnswerToOther(got reply, person *Identity, hasArrived bool) (name string, foreign bool) {
 	event := j.events[got.AuditID]
 	if event == nil {
 		return "", false
 	}
 	name = arrivingUser(event).Username
-	if name == user.Anonymous && !arrived {
+	if name == user.Anonymous && !hasArrived {
 		return name, false
 	}
 	return name, name != person.Name

@@ -13,7 +13,7 @@ const wantRefusal = "the person is refused, and arrives as nobody else"
 
 // judge demands that the person is refused, and that nobody else arrives. A watch that stays open is reported and is
 // not wrong, because an API server does not end those of a token that it no longer accepts either.
-func (e *revocationEvidence) judge(out *judgement, who *Identity, isOurs bool) {
+func (e *revocationEvidence) judge(out *judgement, person *Identity, isOurs bool) {
 	out.checks += 2
 	if e.Last.Refused {
 		out.outcomes["refused "+e.since(e.Last.At)]++
@@ -22,7 +22,7 @@ func (e *revocationEvidence) judge(out *judgement, who *Identity, isOurs bool) {
 		if e.Last.Watch {
 			request = "watch"
 		}
-		out.fail(who.Name, wantRefusal, "is let in %s the credentials were revoked, by a %s (code %d, --timeout)", e.since(e.Last.At), request, e.Last.Code)
+		out.fail(person.Name, wantRefusal, "is let in %s the credentials were revoked, by a %s (code %d, --timeout)", e.since(e.Last.At), request, e.Last.Code)
 	}
 	switch {
 	case e.WatchCode != http.StatusOK:
@@ -32,7 +32,7 @@ func (e *revocationEvidence) judge(out *judgement, who *Identity, isOurs bool) {
 	default:
 		out.outcomes["watch ended "+e.since(*e.WatchEnded)]++
 	}
-	if !e.judgeEvents(out, who, isOurs) {
+	if !e.judgeEvents(out, person, isOurs) {
 		out.setInconclusive("the audit log has no event of the watch, by the request URI")
 	}
 }
@@ -43,25 +43,25 @@ func (e *revocationEvidence) since(at time.Time) string {
 }
 
 // judgeEvents judges who arrived, and reports whether the person was seen at all.
-func (e *revocationEvidence) judgeEvents(out *judgement, who *Identity, isOurs bool) (seen bool) {
+func (e *revocationEvidence) judgeEvents(out *judgement, person *Identity, isOurs bool) (isSeen bool) {
 	for _, raw := range e.Events {
 		event := decodeEvent(raw)
 		if event == nil || !strings.Contains(event.RequestURI, markerOf(e.Run, 0, 1)) {
 			continue
 		}
 		name := arrivingUser(event).Username
-		isPerson := name == who.Name
-		seen = seen || isPerson
+		isPerson := name == person.Name
+		isSeen = isSeen || isPerson
 		isLetInLater := isPerson && e.isAllowedAfterRefusal(event)
 		if isOurs && isLetInLater {
-			out.fail(who.Name, wantRefusal, "was refused, and the API server allowed what came then")
+			out.fail(person.Name, wantRefusal, "was refused, and the API server allowed what came then")
 		}
 		isSomebody := name != "" && name != user.Anonymous
 		if isSomebody && !isPerson {
-			out.fail(who.Name, wantRefusal, "a request was made as %q", name)
+			out.fail(person.Name, wantRefusal, "a request was made as %q", name)
 		}
 	}
-	return seen
+	return isSeen
 }
 
 // isAllowedAfterRefusal reports whether the API server allowed the request that the person was refused, or a later one.

@@ -102,8 +102,8 @@ func compareRow(row reference.Row, event *auditv1.Event, cluster string) string 
 	case row.Cluster != cluster:
 		return fmt.Sprintf("it is of the cluster %q, and its event of %q", row.Cluster, cluster)
 	}
-	if about := describeEvent(event); about != describeRow(row) {
-		return fmt.Sprintf("it says %q, and its event %q", describeRow(row), about)
+	if description := describeEvent(event); description != describeRow(row) {
+		return fmt.Sprintf("it says %q, and its event %q", describeRow(row), description)
 	}
 	return ""
 }

@@ -108,10 +108,10 @@ func checkClusters(names []string) error {
 }
 
 // checkNames returns an error for the first name that is not one of the known ones.
-func checkNames(what string, given, known []string) error {
-	for _, name := range given {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("there is no %s %q (expected one of %s)", what, name, strings.Join(known, ", "))
+func checkNames(what string, names, knownNames []string) error {
+	for _, name := range names {
+		if !slices.Contains(knownNames, name) {
+			return fmt.Errorf("there is no %s %q (expected one of %s)", what, name, strings.Join(knownNames, ", "))
 		}
 	}
 	return nil

@@ -45,12 +45,12 @@ type visitEvidence struct {
 }
 
 // reviewsOf returns the questions of a page about a person, and the reviews that ask them.
-func (g page) reviewsOf(who *Identity, namespace string) (questions []question, requests []*scenarios.Request) {
+func (g page) reviewsOf(person *Identity, namespace string) (questions []question, requests []*scenarios.Request) {
 	for _, text := range g.Asks {
 		verb, what, _ := strings.Cut(text, " ")
 		what, group, _ := strings.Cut(what, ".")
 		resource, sub, _ := strings.Cut(what, "/")
-		q := question{who: who, verb: verb, kind: kind{group: group, version: "v1", resource: resource, sub: sub}, namespace: namespace}
+		q := question{who: person, verb: verb, kind: kind{group: group, version: "v1", resource: resource, sub: sub}, namespace: namespace}
 		questions, requests = append(questions, q), append(requests, q.review())
 	}
 	if questions == nil {
@@ -62,19 +62,19 @@ func (g page) reviewsOf(who *Identity, namespace string) (questions []question, 
 // visitor returns the person who opens the n-th page: somebody whom the proxy may impersonate and who, if there are
 // enough people, has asked nothing before.
 func (f *fixture) visitor(n int) *Identity {
-	people := slices.DeleteFunc(slices.Clone(f.people), func(who *Identity) bool { return who.outOfReach })
+	people := slices.DeleteFunc(slices.Clone(f.people), func(person *Identity) bool { return person.outOfReach })
 	return people[n%len(people)]
 }
 
 // openPages opens every page in every way.
 func (ep *endpoint) openPages(ctx context.Context, g *group, run string) (visits []visitEvidence, err error) {
 	for n, p := range pages() {
-		who := g.fixture.visitor(n)
-		client := ep.client(who)
+		person := g.fixture.visitor(n)
+		client := ep.client(person)
 		defer client.CloseIdleConnections()
 		for way := range pageVisits {
-			v := &visit{ep: ep, client: client, who: who, marker: fmt.Sprintf("%s-page-%d-%d", run, n, way)}
-			_, v.requests = p.reviewsOf(who, g.fixture.namespaces[0])
+			v := &visit{ep: ep, client: client, who: person, marker: fmt.Sprintf("%s-page-%d-%d", run, n, way)}
+			_, v.requests = p.reviewsOf(person, g.fixture.namespaces[0])
 			if way == allAtOnce {
 				v.concurrent = len(v.requests)
 			}

@@ -209,14 +209,14 @@ func (p *plan) judgePart(g *group, part string, view record.View) (judgements, e
 
 // hasLogShownEvents reports whether the audit log has shown a request in an earlier part.
 func (p *plan) hasLogShownEvents(g *group, part string, view record.View) (bool, error) {
-	for _, earlier := range p.partsOf(g) {
-		if earlier == part {
+	for _, earlierPart := range p.partsOf(g) {
+		if earlierPart == part {
 			break
 		}
-		if !view.Has(partKey(g, earlier)) {
+		if !view.Has(partKey(g, earlierPart)) {
 			continue
 		}
-		out, err := p.judgePart(g, earlier, view)
+		out, err := p.judgePart(g, earlierPart, view)
 		if err != nil {
 			return false, err
 		}

@@ -56,9 +56,9 @@ func (ep *endpoint) observePreflight(ctx context.Context, g *group) (_ *prefligh
 // askAll sends the questions, and asks for the rules that they are about.
 func (ep *endpoint) askAll(ctx context.Context, g *group, e *preflightEvidence) error {
 	clients := map[*Identity]*http.Client{}
-	for _, who := range g.fixture.people {
-		clients[who] = ep.client(who)
-		defer clients[who].CloseIdleConnections()
+	for _, person := range g.fixture.people {
+		clients[person] = ep.client(person)
+		defer clients[person].CloseIdleConnections()
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(preflightWorkers)
@@ -108,27 +108,27 @@ func (e *preflightEvidence) assignEvents(events []json.RawMessage) {
 
 // ask sends a request of a person. The marker is its user agent and its audit ID, if the program that acts for the
 // person passes these on. There is no limit of time, because it is the API server that is tested.
-func (ep *endpoint) ask(ctx context.Context, client *http.Client, who *Identity, r *scenarios.Request, marker string) (*verdicts.Observation, error) {
+func (ep *endpoint) ask(ctx context.Context, client *http.Client, person *Identity, r *scenarios.Request, marker string) (*verdicts.Observation, error) {
 	req, err := replay.NewRequest(ctx, ep.url.String(), r)
 	if err != nil {
 		return nil, err
 	}
 	o := &verdicts.Observation{}
-	if who.public {
-		who.addTo(req.Header)
+	if person.public {
+		person.addTo(req.Header)
 	}
 	replay.Record(&o.Request, req)
-	if !who.public {
-		who.addTo(req.Header)
+	if !person.public {
+		person.addTo(req.Header)
 	}
 	o.Request.URL = strings.TrimPrefix(o.Request.URL, ep.url.Path)
-	o.Request.Requestor, o.Request.Credential = who.Name, &scenarios.User{Name: who.Name}
+	o.Request.Requestor, o.Request.Credential = person.Name, &scenarios.User{Name: person.Name}
 	req.Header.Set("User-Agent", marker)
 	req.Header.Set("Audit-Id", marker)
 	o.Sent = time.Now()
 	o.Response, err = replay.RoundTrip(client, req, r.Verb == "watch")
 	o.Answered = time.Now()
-	mayRefuse := !who.public // it is a proxy of somebody else's: whether the request arrived is judged nevertheless
+	mayRefuse := !person.public // it is a proxy of somebody else's: whether the request arrived is judged nevertheless
 	if err != nil && mayRefuse && ctx.Err() == nil {
 		o.Response.Broken, o.Response.AuditID, err = err.Error(), marker, nil
 	}

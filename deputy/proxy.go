@@ -138,8 +138,8 @@ func (p *Proxy) loadCA() error {
 // that.
 func (p *Proxy) probe(ctx context.Context) error {
 	for _, ep := range p.endpoint.clusterEndpoints() {
-		for _, who := range p.People {
-			if err := p.probeAs(ctx, ep, who); err != nil {
+		for _, person := range p.People {
+			if err := p.probeAs(ctx, ep, person); err != nil {
 				return &usage.Error{Problem: err.Error()}
 			}
 		}
@@ -148,10 +148,10 @@ func (p *Proxy) probe(ctx context.Context) error {
 }
 
 // probeAs returns what is wrong with the answer to one person.
-func (p *Proxy) probeAs(ctx context.Context, ep *endpoint, who *Identity) error {
+func (p *Proxy) probeAs(ctx context.Context, ep *endpoint, person *Identity) error {
 	path := podsIn(p.Namespace) + "?limit=1"
 	at := ep.url.String() + path
-	resp, err := ep.get(ctx, path, who)
+	resp, err := ep.get(ctx, path, person)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		if e.Timeout() {
 			return fmt.Errorf("the proxy %s did not answer within %s (--timeout)", p.URL, p.Timeout)
@@ -168,9 +168,9 @@ func (p *Proxy) probeAs(ctx context.Context, ep *endpoint, who *Identity) error 
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode/100 == 3:
-		return fmt.Errorf("the proxy redirects %s to %.200s: it does not know --identity %s; what its login gives is --identity %s=cookie:NAME=VALUE", at, resp.Header.Get("Location"), who.Name, who.Name)
+		return fmt.Errorf("the proxy redirects %s to %.200s: it does not know --identity %s; what its login gives is --identity %s=cookie:NAME=VALUE", at, resp.Header.Get("Location"), person.Name, person.Name)
 	case isUnauthorized, isForbiddenByProxy:
-		return fmt.Errorf("the proxy does not know --identity %s: it answers %d: %.200q", who.Name, resp.StatusCode, body)
+		return fmt.Errorf("the proxy does not know --identity %s: it answers %d: %.200q", person.Name, resp.StatusCode, body)
 	case kind == "text/html":
 		return fmt.Errorf("%s is answered %d with HTML, not by a Kubernetes API: --api-prefix says where the API is below the URL", at, resp.StatusCode)
 	case !isKubernetes:

@@ -19,13 +19,13 @@ func proxyGrants(people []*Identity, isConstrained bool) []scenarios.Grant {
 		}
 	}
 	groups = sets.List(sets.New(groups...))
-	as, home := "impersonate", "" // the API group of users and groups
+	group, home := "impersonate", "" // the API group of users and groups
 	if isConstrained {
-		as, home = "impersonate:user-info", authenticationGroup
+		group, home = "impersonate:user-info", authenticationGroup
 	}
-	grants := []scenarios.Grant{proxyGrant(as, home, users, "users"), proxyGrant(as, home, groups, "groups")}
+	grants := []scenarios.Grant{proxyGrant(group, home, users, "users"), proxyGrant(group, home, groups, "groups")}
 	if people == nil { // RBAC cannot grant userextras/*
-		grants = append(grants, proxyGrant(as, authenticationGroup, nil, "*"), proxyGrant(as, home, nil, "serviceaccounts"))
+		grants = append(grants, proxyGrant(group, authenticationGroup, nil, "*"), proxyGrant(group, home, nil, "serviceaccounts"))
 	}
 	if isConstrained {
 		grants = append(grants, actionGrants()...)

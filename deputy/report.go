@@ -26,16 +26,16 @@ func (p *plan) Conclude(results []reports.Result, view record.View) (*reports.Re
 		}
 		r.Groups[i].Facts = append(r.Groups[i].Facts, p.options.clusterFacts()...)
 	}
-	judged := p.judgedCases(view)
-	for _, j := range judged {
+	cases := p.judgedCases(view)
+	for _, j := range cases {
 		// The case has failed, even if the rest of it cannot be concluded. Whether the report has failed too or is
 		// invalid depends on whether a failure is certain (Report.Conclude).
 		if j.out.inconclusive != "" && len(j.out.failures) > 0 {
 			r.AddUnknown(fmt.Sprintf("%s: %s: %s", j.ref.group.name, j.name, j.out.inconclusive))
 		}
 	}
-	r.Figures = newFigures(judged)
-	r.Sections = slices.Concat(attacksSection(judged), outcomesSection(judged), pagesSection(judged))
+	r.Figures = newFigures(cases)
+	r.Sections = slices.Concat(attacksSection(cases), outcomesSection(cases), pagesSection(cases))
 	return r, nil
 }
 
@@ -101,7 +101,7 @@ type judgedCase struct {
 }
 
 // judgedCases returns the cases for which there is evidence.
-func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
+func (p *plan) judgedCases(view record.View) (cases []judgedCase) {
 	for _, c := range p.cases {
 		ref := p.refs[c.ID]
 		if c.NotRun != nil || !view.Has(partKey(ref.group, ref.part)) {
@@ -111,15 +111,15 @@ func (p *plan) judgedCases(view record.View) (judged []judgedCase) {
 		if err != nil {
 			continue // the case is invalid, and its result says why
 		}
-		judged = append(judged, judgedCase{ref, c.Name, part[ref.kind]})
+		cases = append(cases, judgedCase{ref, c.Name, part[ref.kind]})
 	}
-	return judged
+	return cases
 }
 
 // newFigures counts the checks of all cases, and the attacks.
-func newFigures(judged []judgedCase) []reports.Figure {
+func newFigures(cases []judgedCase) []reports.Figure {
 	checks, attackCount, successful := 0, 0, 0
-	for _, j := range judged {
+	for _, j := range cases {
 		checks += j.out.checks
 		if j.ref.part == attacksPart {
 			attackCount += j.out.checks
@@ -139,22 +139,22 @@ func (j *judgement) countSuccessfulAttacks() int {
 }
 
 // attacksSection lists which attacks were tried, and which of them got through.
-func attacksSection(judged []judgedCase) []reports.Section {
-	about := map[string]string{}
+func attacksSection(cases []judgedCase) []reports.Section {
+	descriptions := map[string]string{}
 	for _, k := range attackKinds() {
-		about[k.Kind] = k.About
+		descriptions[k.Kind] = k.About
 	}
 	t := reports.Table{
 		Columns: []string{"impersonation", "kind", "about", "tried", asPerson, "as nobody or refused", "not tried", "got through"},
 		Numeric: []int{3, 4, 5, 6, 7},
 	}
-	for _, j := range judged {
+	for _, j := range cases {
 		if j.ref.part != attacksPart {
 			continue
 		}
 		successful, refused := j.out.countSuccessfulAttacks(), j.out.outcomes[asNobody]+j.out.outcomes[refusedByProxy]+j.out.outcomes[refusedByServer]
 		notTried, _ := j.out.notTried()
-		row := reports.Row{Cells: []string{j.ref.group.name, j.ref.kind, about[j.ref.kind]}}
+		row := reports.Row{Cells: []string{j.ref.group.name, j.ref.kind, descriptions[j.ref.kind]}}
 		for _, n := range []int{j.out.checks, j.out.outcomes[asPerson], refused, notTried, successful} {
 			row.Cells = append(row.Cells, strconv.Itoa(n))
 		}
@@ -174,9 +174,9 @@ func attacksSection(judged []judgedCase) []reports.Section {
 }
 
 // outcomesSection counts what became of the requests.
-func outcomesSection(judged []judgedCase) []reports.Section {
+func outcomesSection(cases []judgedCase) []reports.Section {
 	t := reports.Table{Columns: []string{"impersonation", "case", "what", "how often"}, Numeric: []int{3}}
-	for _, j := range judged {
+	for _, j := range cases {
 		add := func(counts map[string]int, prefix string) {
 			for _, what := range slices.Sorted(maps.Keys(counts)) {
 				t.Rows = append(t.Rows, reports.Row{Cells: []string{j.ref.group.name, j.name, prefix + what, strconv.Itoa(counts[what])}})
@@ -192,12 +192,12 @@ func outcomesSection(judged []judgedCase) []reports.Section {
 }
 
 // pagesSection lists what the pages of a dashboard cost.
-func pagesSection(judged []judgedCase) []reports.Section {
+func pagesSection(cases []judgedCase) []reports.Section {
 	t := reports.Table{
 		Columns: []string{"impersonation", "page", "reviews", "ms", "median ms", "slowest ms", "ms all at once", "authorizer asked", "asked again", "rules"},
 		Numeric: []int{2, 3, 4, 5, 6, 7, 8},
 	}
-	for _, j := range judged {
+	for _, j := range cases {
 		for _, cost := range j.out.pages {
 			if j.ref.kind != "" {
 				cost.page += ", at the cluster " + j.ref.kind

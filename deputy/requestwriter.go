@@ -141,9 +141,9 @@ func withoutHeaders(lines []string, names []string) []string {
 // placeholders returns a replacer for the placeholders of the table in a request.
 func (s requestWriter) placeholders(a attack, r rawRequest, marker, smuggled string, nameCase func(string) string) *strings.Replacer {
 	const selector = "fieldSelector=metadata.name%3D"
-	pods, mine, others := podsIn(s.Namespace), s.People[senderMe], s.People[senderOther]
-	credentials := func(who *Identity, nameCase func(string) string) string {
-		return who.lines(s.HidesCredentials, nameCase)
+	pods, me, others := podsIn(s.Namespace), s.People[senderMe], s.People[senderOther]
+	credentials := func(person *Identity, nameCase func(string) string) string {
+		return person.lines(s.HidesCredentials, nameCase)
 	}
 	trusted := http.CanonicalHeaderKey(slices.Concat(others.trusted(), []string{"x-forwarded-user"})[0])
 	unsignedToken := forgeToken(others.Name)
@@ -156,15 +156,15 @@ func (s requestWriter) placeholders(a attack, r rawRequest, marker, smuggled str
 		"{there.name}", s.secondClusterName(), "{there.prefix}", s.OtherPrefix, "{there}", s.OtherPrefix+pods, "{THERE}", strings.ToUpper(s.OtherPrefix)+pods,
 		"{nowhere}", s.OtherPrefix+"-that-is-not-there"+pods, "{up}", up, "{up%}", strings.ReplaceAll(up, ".", "%2e"),
 		"{host}", s.Host, "{marker}", marker, "{smuggled}", smuggled,
-		"{me.name}", mine.Name, "{other.name}", others.Name,
+		"{me.name}", me.Name, "{other.name}", others.Name,
 		"{other.basic}", base64.StdEncoding.EncodeToString([]byte(others.Name+":x")),
 		"{other.jwt}", unsignedToken, "{other.protocol}", base64.RawURLEncoding.EncodeToString([]byte(unsignedToken)),
-		"{me:names}", strings.Join(mine.headerNames(), ", "),
-		"{me}", credentials(mine.rename(a.NameSpelling), nameCase), "{ME}", credentials(mine, mixCase), "{other}", credentials(others, nameCase),
-		"{me:half}", credentials(mine.changeSecrets(cutInHalf), nameCase),
-		"{me:folded}", credentials(mine.changeSecrets(foldCase), nameCase),
-		"{me:nearly}", credentials(mine.changeSecrets(changeLetter), nameCase),
-		"{me:unsigned}", credentials(mine.changeSecrets(cutSignature), nameCase),
+		"{me:names}", strings.Join(me.headerNames(), ", "),
+		"{me}", credentials(me.rename(a.NameSpelling), nameCase), "{ME}", credentials(me, mixCase), "{other}", credentials(others, nameCase),
+		"{me:half}", credentials(me.changeSecrets(cutInHalf), nameCase),
+		"{me:folded}", credentials(me.changeSecrets(foldCase), nameCase),
+		"{me:nearly}", credentials(me.changeSecrets(changeLetter), nameCase),
+		"{me:unsigned}", credentials(me.changeSecrets(cutSignature), nameCase),
 		"{other.header}", trusted, "{other.header_}", strings.ReplaceAll(trusted, "-", "_"), "{long}", longBody,
 		"{who}", credentials(s.People[r.Who], nameCase))
 }

@@ -94,13 +94,13 @@ func (o *observer) startPlanes(ctx context.Context, g *group) ([]*plane, error) 
 
 // startPlanes starts control planes that are recorded under these names. After an error it returns those that are
 // running.
-func startPlanes(log *record.Log, events product.Observer, wanted server.Options, names []string, start func() (*plane, error)) (planes []*plane, err error) {
+func startPlanes(log *record.Log, events product.Observer, options server.Options, names []string, start func() (*plane, error)) (planes []*plane, err error) {
 	for _, name := range names {
 		p, err := start()
 		if err != nil {
 			return planes, err
 		}
-		if err := recordPlane(log, events, wanted, name, p); err != nil {
+		if err := recordPlane(log, events, options, name, p); err != nil {
 			return planes, err
 		}
 		planes = append(planes, p)
@@ -127,9 +127,9 @@ func stopPlanes(planes []*plane) (err error) {
 
 // recordPlane records the control plane that was started for a group if it is the one that was requested. Otherwise it
 // stops it.
-func recordPlane(log *record.Log, events product.Observer, wanted server.Options, group string, p *plane) error {
+func recordPlane(log *record.Log, events product.Observer, options server.Options, group string, p *plane) error {
 	facts := p.Found()
-	err := server.CheckFound(facts, wanted.Wanted())
+	err := server.CheckFound(facts, options.Wanted())
 	if err == nil {
 		err = log.Append(targetKey(group), facts)
 	}

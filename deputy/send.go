@@ -186,12 +186,12 @@ func (e *attackEvidence) checkAnswers(a attack) error {
 func (e *attacksEvidence) assignEvents(events []json.RawMessage, eventsOf func(*attackEvidence) *[]json.RawMessage) {
 	var unmarked []decodedEvent // they are decoded only once, because there are thousands of up to 100 KB
 	for _, raw := range events {
-		n, marked := e.attackOf(string(raw))
+		n, isMarked := e.attackOf(string(raw))
 		switch {
 		case n >= 0:
 			into := eventsOf(&e.Attacks[n])
 			*into = append(*into, raw)
-		case !marked:
+		case !isMarked:
 			if event := decodeEvent(raw); event != nil {
 				unmarked = append(unmarked, decodedEvent{event, raw})
 			}
@@ -207,11 +207,11 @@ type decodedEvent struct {
 	raw   json.RawMessage
 }
 
-// attackOf returns the number of the attack whose marker is in an event, or -1. marked means that the event has a
+// attackOf returns the number of the attack whose marker is in an event, or -1. isMarked means that the event has a
 // marker at all.
-func (e *attacksEvidence) attackOf(event string) (n int, marked bool) {
-	_, rest, marked := strings.Cut(event, e.Run+"-")
-	if !marked {
+func (e *attacksEvidence) attackOf(event string) (n int, isMarked bool) {
+	_, rest, isMarked := strings.Cut(event, e.Run+"-")
+	if !isMarked {
 		return -1, false
 	}
 	number, err := strconv.ParseUint(rest[:min(6, len(rest))], 10, 32)

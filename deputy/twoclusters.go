@@ -22,9 +22,9 @@ type secondCluster struct {
 // checkPlaceholders returns an error unless the values for two clusters contain the clusters' names, and those for one
 // cluster do not.
 func (p *Proxy) checkPlaceholders() error {
-	given := []struct{ flag, value string }{{"--api-prefix", p.APIPrefix}, {"--audit-log", p.AuditLog}, {"--kubeconfig", p.Kubeconfig}, {"--context", p.Context}}
+	flags := []struct{ flag, value string }{{"--api-prefix", p.APIPrefix}, {"--audit-log", p.AuditLog}, {"--kubeconfig", p.Kubeconfig}, {"--context", p.Context}}
 	if len(p.clusters) == 0 {
-		for _, g := range given {
+		for _, g := range flags {
 			if strings.Contains(g.value, clusterPlaceholder) {
 				return fmt.Errorf("%s %s: %s stands for the names of --clusters, which is not given", g.flag, g.value, clusterPlaceholder)
 			}

@@ -115,10 +115,10 @@ type referenceDeputy struct {
 func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, cluster string, rt http.RoundTripper, token string, people []*Identity) (*referenceDeputy, error) {
 	d := &referenceDeputy{}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}
-	for _, who := range people {
-		group := "idp-" + who.Groups[0]
-		tiers[group] = strings.TrimPrefix(who.Groups[0], reference.TierPrefix)
-		sessions[who.Name] = reference.User{Subject: who.Name, Groups: []string{group}}
+	for _, person := range people {
+		group := "idp-" + person.Groups[0]
+		tiers[group] = strings.TrimPrefix(person.Groups[0], reference.TierPrefix)
+		sessions[person.Name] = reference.User{Subject: person.Name, Groups: []string{group}}
 	}
 	handler, err := reference.New(reference.Options{
 		Target: to, Cluster: cluster, Transport: rt, Token: token, GroupTiers: tiers,

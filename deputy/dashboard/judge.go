@@ -245,12 +245,12 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 		return out
 	}
 	out.Checks++
-	answered := cmp.Or(sent.Problem, fmt.Sprintf("the dashboard answered %d", sent.Code))
+	answer := cmp.Or(sent.Problem, fmt.Sprintf("the dashboard answered %d", sent.Code))
 	if r.Answered != 0 && sent.Code != r.Answered {
-		out.fail(r.Name, fmt.Sprintf("the answer %d", r.Answered), "%s", answered)
+		out.fail(r.Name, fmt.Sprintf("the answer %d", r.Answered), "%s", answer)
 	}
 	for _, want := range r.Arrives {
-		j.judgeWanted(out, n, want, answered)
+		j.judgeWanted(out, n, want, answer)
 	}
 	for _, want := range r.Asks {
 		j.judgeAskedAction(out, n, want)
@@ -264,12 +264,12 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 }
 
 // judgeWanted judges what arrived for a request that had to arrive.
-func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answered string) {
+func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answer string) {
 	r := j.file.Requests[n]
 	arrivals := seq.Filter(j.windows[n], func(a arrival) bool { return a.fits(want) })
 	if len(arrivals) == 0 {
 		if !r.Refused {
-			out.fail(r.Name, want.String()+" as "+r.As, "%s; %s", j.describeNearest(n, want), answered)
+			out.fail(r.Name, want.String()+" as "+r.As, "%s; %s", j.describeNearest(n, want), answer)
 		} else if why := j.checkReview(out, r, want, j.fences[want.Cluster][n+1]); why != "" {
 			out.fail(r.Name, "an access review, because what it asks about does not arrive", "%s", why)
 		}
@@ -320,14 +320,14 @@ func (j *Judge) judgeArrival(out *Findings, r Request, want Attributes, a arriva
 // describeNearest describes what arrived instead of a request.
 func (j *Judge) describeNearest(n int, want Attributes) string {
 	arrivals := j.windows[n]
-	alike := seq.Filter(arrivals, func(a arrival) bool { return a.Verb == want.Verb && a.Resource == want.Resource })
-	if len(alike) == 0 {
-		alike = seq.Filter(arrivals, func(a arrival) bool { return a.Resource != "" })
+	candidates := seq.Filter(arrivals, func(a arrival) bool { return a.Verb == want.Verb && a.Resource == want.Resource })
+	if len(candidates) == 0 {
+		candidates = seq.Filter(arrivals, func(a arrival) bool { return a.Resource != "" })
 	}
-	if len(alike) == 0 {
+	if len(candidates) == 0 {
 		return "nothing arrived"
 	}
-	return strings.Join(seq.Map(alike, arrival.describe), ", ")
+	return strings.Join(seq.Map(candidates, arrival.describe), ", ")
 }
 
 // describe returns what arrived and as whom, on one line.

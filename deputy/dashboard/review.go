@@ -53,7 +53,7 @@ func (r *review) readObjects(event *auditv1.Event) {
 		r.attributes.Namespace = question.Spec.Namespace
 		return
 	}
-	var question, answered authorizationv1.SelfSubjectAccessReview
+	var question, answer authorizationv1.SelfSubjectAccessReview
 	r.isOpaque = event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &question) != nil
 	if a := question.Spec.ResourceAttributes; a != nil {
 		r.attributes = Attributes{Verb: a.Verb, APIGroup: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
@@ -61,8 +61,8 @@ func (r *review) readObjects(event *auditv1.Event) {
 			r.attributes.Resource += "/" + a.Subresource
 		}
 	}
-	if event.ResponseObject != nil && json.Unmarshal(event.ResponseObject.Raw, &answered) == nil {
-		r.isDenied = !answered.Status.Allowed
+	if event.ResponseObject != nil && json.Unmarshal(event.ResponseObject.Raw, &answer) == nil {
+		r.isDenied = !answer.Status.Allowed
 	}
 }
 
@@ -82,22 +82,22 @@ func (r review) answers(a Attributes, kind ReviewKind) bool {
 // why there is none. Both are empty if the log does not show what the reviews ask.
 func (j *Judge) findReview(out *Findings, person string, a Attributes, kind ReviewKind, before time.Time) (*review, string) {
 	ofCluster := seq.Filter(j.reviews, func(got review) bool { return got.attributes.Cluster == a.Cluster })
-	earlier := seq.Filter(ofCluster, func(got review) bool { return !got.answered.After(before) }) // by the clock of one cluster
-	matching := seq.Filter(earlier, func(got review) bool { return !got.isOpaque && got.answers(a, kind) })
+	earlierReviews := seq.Filter(ofCluster, func(got review) bool { return !got.answered.After(before) }) // by the clock of one cluster
+	matching := seq.Filter(earlierReviews, func(got review) bool { return !got.isOpaque && got.answers(a, kind) })
 	ofPerson := seq.Filter(matching, func(got review) bool { return got.person == person })
 	switch {
 	case len(ofPerson) > 0:
 		return &ofPerson[len(ofPerson)-1], ""
 	case len(matching) > 0:
 		return nil, fmt.Sprintf("the review was made as %q", matching[0].person)
-	case len(earlier) > 0 && earlier[len(earlier)-1].isOpaque:
+	case len(earlierReviews) > 0 && earlierReviews[len(earlierReviews)-1].isOpaque:
 		out.Unknown = "the audit log has access reviews without what they ask: its policy has to log selfsubjectaccessreviews and selfsubjectrulesreviews at level Request"
 		return nil, ""
 	case j.isAskedElsewhere(a, kind):
 		return nil, "there is none at that cluster: another one was asked"
-	case len(earlier) > 0:
-		last := earlier[len(earlier)-1]
-		return nil, fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlier), last.kind, last.attributes)
+	case len(earlierReviews) > 0:
+		last := earlierReviews[len(earlierReviews)-1]
+		return nil, fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlierReviews), last.kind, last.attributes)
 	case len(ofCluster) > 0:
 		return nil, "there is none before it: the first comes after"
 	}

@@ -176,11 +176,11 @@ func (r TrailRow) String() string {
 // JudgeTrail compares the dashboard's own audit trail with what arrived, row by row.
 func (j *Judge) JudgeTrail() *Findings {
 	out := &Findings{}
-	claimed := map[int]bool{}
+	isClaimed := map[int]bool{}
 	for n, r := range j.file.Requests {
 		rows := j.rowsOf(n)
 		for _, row := range rows {
-			claimed[row.Line] = true
+			isClaimed[row.Line] = true
 		}
 		out.Checks++
 		j.compareRows(out, n, r, rows)
@@ -189,7 +189,7 @@ func (j *Judge) JudgeTrail() *Findings {
 	for _, row := range j.evidence.Rows {
 		_, isOurs := j.groups[row.Actor]
 		switch {
-		case claimed[row.Line]:
+		case isClaimed[row.Line]:
 		case isOurs:
 			out.fail("a row of no request", "each row is about a request that was sent", "%s", row)
 		default:

@@ -97,7 +97,7 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "there is no session")
 		return
 	}
-	as, err := o.impersonate(user)
+	headers, err := o.impersonate(user)
 	if err != nil {
 		refuse(w, http.StatusForbidden, err.Error())
 		return
@@ -115,13 +115,13 @@ func (o Options) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError, "the audit log cannot be written")
 		return
 	}
-	as.Set(auditIDHeader, row.AuditID)
+	headers.Set(auditIDHeader, row.AuditID)
 	if o.Token != "" {
-		as.Set("Authorization", "Bearer "+o.Token)
+		headers.Set("Authorization", "Bearer "+o.Token)
 	}
 	proxy(o.Target, o.Transport, func(h http.Header) {
 		dropIdentity(h)
-		maps.Copy(h, as)
+		maps.Copy(h, headers)
 	}).ServeHTTP(w, r)
 }
 
@@ -245,7 +245,7 @@ func findRefusal(h http.Header) string {
 		return "the header Connection names other headers"
 	}
 	for name := range h {
-		if alike := strings.ReplaceAll(strings.ToLower(name), "_", "-"); !strings.HasPrefix(alike, "impersonate") {
+		if canonical := strings.ReplaceAll(strings.ToLower(name), "_", "-"); !strings.HasPrefix(canonical, "impersonate") {
 			continue
 		}
 		isKnown := slices.Contains([]string{userHeader, groupHeader, uidHeader}, name)

@@ -22,19 +22,19 @@ type gate struct {
 }
 
 // open starts the reference, or has the API server enforce.
-func (b *Bench) open(ctx context.Context, by Enforcement) (*gate, error) {
+func (b *Bench) open(ctx context.Context, enforcement Enforcement) (*gate, error) {
 	g := &gate{way: b.server.Anonymous(), decisions: map[string][]enforcer.Decision{}}
-	switch by.Kind {
+	switch enforcement.Kind {
 	case Reference:
-		return g, g.serveReference(ctx, b, by)
+		return g, g.serveReference(ctx, b, enforcement)
 	case Policies, Webhook:
-		return g, b.install(ctx, by)
+		return g, b.install(ctx, enforcement)
 	}
 	return g, nil
 }
 
-func (g *gate) serveReference(ctx context.Context, b *Bench, by Enforcement) error {
-	e, err := enforcer.New(enforcer.Options{Backend: b.server.Admin(), Group: executors, Descriptions: by.Descriptions, Steps: by.Steps, Record: g.keep})
+func (g *gate) serveReference(ctx context.Context, b *Bench, enforcement Enforcement) error {
+	e, err := enforcer.New(enforcer.Options{Backend: b.server.Admin(), Group: executors, Descriptions: enforcement.Descriptions, Steps: enforcement.Steps, Record: g.keep})
 	if err != nil {
 		return err
 	}

@@ -23,27 +23,27 @@ var (
 )
 
 // install makes an API server enforce excluded fields, by policies or by a webhook, and waits until it does.
-func (b *Bench) install(ctx context.Context, by Enforcement) error {
-	manifests, err := by.manifests()
+func (b *Bench) install(ctx context.Context, enforcement Enforcement) error {
+	manifests, err := enforcement.manifests()
 	if err != nil {
 		return err
 	}
-	if by.Kubeconfig != "" {
-		if err := b.writeKubeconfig(by.Kubeconfig); err != nil {
+	if enforcement.Kubeconfig != "" {
+		if err := b.writeKubeconfig(enforcement.Kubeconfig); err != nil {
 			return fmt.Errorf("the kubeconfig for the enforcer: %w", err)
 		}
 	}
-	if _, err := b.replayer.Provision(ctx, &scenarios.Scenario{ID: by.Kind, Objects: manifests}); err != nil {
+	if _, err := b.replayer.Provision(ctx, &scenarios.Scenario{ID: enforcement.Kind, Objects: manifests}); err != nil {
 		return err
 	}
 	return b.waitEnforced(ctx, true)
 }
 
 // manifests returns the objects by which an API server enforces, the canary last.
-func (by Enforcement) manifests() ([]map[string]any, error) {
-	values := map[string]string{"URL": by.URL, "CA": base64.StdEncoding.EncodeToString(by.CA)}
-	if by.Kind == Policies {
-		policies, err := by.Descriptions.Policies()
+func (enforcement Enforcement) manifests() ([]map[string]any, error) {
+	values := map[string]string{"URL": enforcement.URL, "CA": base64.StdEncoding.EncodeToString(enforcement.CA)}
+	if enforcement.Kind == Policies {
+		policies, err := enforcement.Descriptions.Policies()
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (by Enforcement) manifests() ([]map[string]any, error) {
 	if err := installPage.Execute(&text, values); err != nil {
 		return nil, err
 	}
-	return scenarios.Manifests(by.Kind, text.Bytes())
+	return scenarios.Manifests(enforcement.Kind, text.Bytes())
 }
 
 // writeKubeconfig writes an administrator's kubeconfig of the API server to a file.

@@ -29,27 +29,27 @@ type judgement struct {
 }
 
 // expect adds a problem unless an expectation is met.
-func (j *judgement) expect(met bool, format string, args ...any) {
+func (j *judgement) expect(isMet bool, format string, args ...any) {
 	j.compared++
-	if !met {
+	if !isMet {
 		j.problems = append(j.problems, fmt.Sprintf(format, args...))
 	}
 }
 
 // judge compares what was seen of a trial with the expectations of the scenario and of the model.
-func judge(by Enforcement, t trial, seen *Seen) *judgement {
-	o := newObservation(by, t, seen)
-	a, j := o.expectedOf(by.Kind, t.attempt), &judgement{}
-	j.compareAnswer(by.Kind, a, t.request(), o)
+func judge(enforcement Enforcement, t trial, evidence *Seen) *judgement {
+	o := newObservation(enforcement, t, evidence)
+	a, j := o.expectedOf(enforcement.Kind, t.attempt), &judgement{}
+	j.compareAnswer(enforcement.Kind, a, t.request(), o)
 	j.compareObject(a, t.request(), o)
 	j.expect(o.decision != nil, "the enforcer did not decide, or more than once")
 	if o.decision != nil {
-		j.compareChecks(by.Kind, a, o)
+		j.compareChecks(enforcement.Kind, a, o)
 		j.compareFields(o)
-		if by.Kind == Reference {
+		if enforcement.Kind == Reference {
 			j.compareStatement(a, o)
 		}
-		j.compareReviews(by.Kind, t.request(), o)
+		j.compareReviews(enforcement.Kind, t.request(), o)
 		j.compareModel(a, o)
 	}
 	j.problems = append(j.problems, o.compareUsers()...)
@@ -75,11 +75,11 @@ func (o *observation) expectedOf(kind string, a *Attempt) *Attempt {
 var codes = map[Outcome]int{Allowed: http.StatusOK, Denied: http.StatusForbidden, Rejected: http.StatusUnprocessableEntity}
 
 // compareAnswer compares the status code, and of the reference the whole message of a denial.
-func (j *judgement) compareAnswer(kind string, a *Attempt, wanted *Request, o *observation) {
+func (j *judgement) compareAnswer(kind string, a *Attempt, want *Request, o *observation) {
 	code := codes[a.Outcome]
 	j.expect(o.Code == code, "code %d, expected %d: %s", o.Code, code, cmp.Or(o.Message, "carried out"))
 	if o.Code == code && a.Outcome == Denied && kind == Reference {
-		want := renderDenial(a, wanted, o)
+		want := renderDenial(a, want, o)
 		j.expect(o.Message == want, "message %q, expected %q", o.Message, want)
 	}
 }
@@ -88,9 +88,9 @@ func (j *judgement) compareAnswer(kind string, a *Attempt, wanted *Request, o *o
 const noDryRun = "an administrator's dry run made nothing, and the model knows of no permission"
 
 // compareObject compares the stored object with the result that the request must have.
-func (j *judgement) compareObject(a *Attempt, wanted *Request, o *observation) {
+func (j *judgement) compareObject(a *Attempt, want *Request, o *observation) {
 	j.expect(o.Result != nil || a.Outcome == Rejected, noDryRun)
-	changes := a.Outcome == Allowed && !wanted.DryRun
+	changes := a.Outcome == Allowed && !want.DryRun
 	changed := !reflect.DeepEqual(o.Before, o.After)
 	j.expect(changed == changes, "the stored object: changed %t, expected %t", changed, changes)
 	after, result := withoutServerFields(o.After), withoutServerFields(o.Result)
@@ -167,20 +167,20 @@ func isGranularVerb(verb string) bool { return strings.HasPrefix(verb, permissio
 
 // compareReviews compares the questions to the API server's authorizer, and the questions that the enforcer reports,
 // with the right ones.
-func (j *judgement) compareReviews(kind string, wanted *Request, o *observation) {
+func (j *judgement) compareReviews(kind string, want *Request, o *observation) {
 	right := func(verb string) authorizationv1.ResourceAttributes {
 		return authorizationv1.ResourceAttributes{
-			Verb: verb, Group: o.resource.Group, Version: o.resource.Version, Resource: o.resource.Resource, Subresource: wanted.Subresource,
-			Namespace: o.actor.namespace, Name: o.objectName(wanted),
+			Verb: verb, Group: o.resource.Group, Version: o.resource.Version, Resource: o.resource.Resource, Subresource: want.Subresource,
+			Namespace: o.actor.namespace, Name: o.objectName(want),
 		}
 	}
-	var claimed, seen []authorizationv1.ResourceAttributes
+	var claimedReviews, seenReviews []authorizationv1.ResourceAttributes
 	for _, c := range o.decision.Checks {
 		if kind == Reference {
 			j.expect(c.ResourceAttributes == right(c.Verb), "the enforcer says that it asked %v, expected %v", c.ResourceAttributes, right(c.Verb))
 		}
 		if isGranularVerb(c.Verb) {
-			claimed = append(claimed, right(c.Verb))
+			claimedReviews = append(claimedReviews, right(c.Verb))
 		}
 	}
 	for _, a := range o.reviewed {
@@ -188,9 +188,9 @@ func (j *judgement) compareReviews(kind string, wanted *Request, o *observation)
 		if kind != Reference && question.Version == "*" {
 			question.Version = o.resource.Version // a policy asks about all
 		}
-		seen = append(seen, question)
+		seenReviews = append(seenReviews, question)
 	}
-	j.expect(slices.Equal(claimed, seen), "the authorizer was asked %v, expected %v", seen, claimed)
+	j.expect(slices.Equal(claimedReviews, seenReviews), "the authorizer was asked %v, expected %v", seenReviews, claimedReviews)
 }
 
 // compareModel judges the checks by the rules of the model.
@@ -224,10 +224,10 @@ func (o *observation) heldOrdinary() bool {
 }
 
 // renderDenial returns the message of an API server about the missing verb.
-func renderDenial(a *Attempt, wanted *Request, o *observation) string {
+func renderDenial(a *Attempt, want *Request, o *observation) string {
 	return responsewriters.ForbiddenStatusError(authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: o.actor.user}, Verb: a.Missing, ResourceRequest: true, APIGroup: o.resource.Group,
-		Resource: o.resource.Resource, Subresource: wanted.Subresource, Namespace: o.actor.namespace, Name: o.objectName(wanted),
+		Resource: o.resource.Resource, Subresource: want.Subresource, Namespace: o.actor.namespace, Name: o.objectName(want),
 	}, a.Reason).ErrStatus.Message
 }
 

@@ -30,15 +30,15 @@ type observation struct {
 }
 
 // newObservation draws the conclusions from what was seen of a trial.
-func newObservation(by Enforcement, t trial, seen *Seen) *observation {
-	o := &observation{Seen: seen, place: t.place(), actor: actorOf(t.ID())}
-	for _, r := range seen.Reviews {
+func newObservation(enforcement Enforcement, t trial, evidence *Seen) *observation {
+	o := &observation{Seen: evidence, place: t.place(), actor: actorOf(t.ID())}
+	for _, r := range evidence.Reviews {
 		o.reviewed = append(o.reviewed, r.Spec.ResourceAttributes)
 	}
-	if enforces(by.Kind) {
-		o.predict(by.Descriptions, &sending{t.request(), o.place, seen.Before})
+	if enforces(enforcement.Kind) {
+		o.predict(enforcement.Descriptions, &sending{t.request(), o.place, evidence.Before})
 	}
-	if by.Kind == Reference {
+	if enforcement.Kind == Reference {
 		o.decision = o.ownDecision()
 	} else {
 		o.decision = o.inferDecision(t.attempt)
@@ -81,11 +81,11 @@ func (o *observation) predict(set *permissions.Set, s *sending) {
 		o.chains = model.Update(root, o.Before, o.Result)
 		return
 	}
-	sent, err := s.body()
-	if err != nil || sent == nil {
-		sent = &unstructured.Unstructured{}
+	object, err := s.body()
+	if err != nil || object == nil {
+		object = &unstructured.Unstructured{}
 	}
-	o.chains = model.Create(root, sent.Object, o.Result)
+	o.chains = model.Create(root, object.Object, o.Result)
 }
 
 // compareUsers returns where the recorder was asked about another user than the one who sent the request.
@@ -93,12 +93,12 @@ func (o *observation) compareUsers() (problems []string) {
 	if len(o.Reviews) == 0 {
 		return nil
 	}
-	sent := *o.Request.Credential
-	sent.Groups = append(slices.Clone(sent.Groups), user.AllAuthenticated)
+	sender := *o.Request.Credential
+	sender.Groups = append(slices.Clone(sender.Groups), user.AllAuthenticated)
 	for _, r := range o.Reviews {
 		who := scenarios.UserOf(r.Spec.User, r.Spec.UID, r.Spec.Groups, r.Spec.Extra)
-		if who.Render() != sent.Render() {
-			problems = append(problems, fmt.Sprintf("the authorizer was asked about %s, and the request was of %s", who.Render(), sent.Render()))
+		if who.Render() != sender.Render() {
+			problems = append(problems, fmt.Sprintf("the authorizer was asked about %s, and the request was of %s", who.Render(), sender.Render()))
 		}
 	}
 	return problems

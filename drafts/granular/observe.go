@@ -83,8 +83,8 @@ type seenAll struct {
 }
 
 // observe makes trials with an enforcement.
-func (b *Bench) observe(ctx context.Context, by Enforcement, trials []trial) (*seenAll, error) {
-	g, err := b.open(ctx, by)
+func (b *Bench) observe(ctx context.Context, enforcement Enforcement, trials []trial) (*seenAll, error) {
+	g, err := b.open(ctx, enforcement)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +101,12 @@ func (b *Bench) observe(ctx context.Context, by Enforcement, trials []trial) (*s
 			if groupCtx.Err() != nil {
 				return nil //nolint:nilerr // the trial stays nil, and observe returns why the others ended, or Execute records the interruption
 			}
-			seen := b.try(groupCtx, g, t)
-			if strings.Contains(seen.Message, "failed to call webhook") { // the webhook did not answer, so there is nothing to judge
-				return fmt.Errorf("%s does not answer as an admission webhook does: %s", by.URL, seen.Message)
+			evidence := b.try(groupCtx, g, t)
+			if strings.Contains(evidence.Message, "failed to call webhook") { // the webhook did not answer, so there is nothing to judge
+				return fmt.Errorf("%s does not answer as an admission webhook does: %s", enforcement.URL, evidence.Message)
 			}
 			if groupCtx.Err() == nil {
-				all.trials[i] = seen
+				all.trials[i] = evidence
 			}
 			return nil
 		})
@@ -124,18 +124,18 @@ func (b *Bench) observe(ctx context.Context, by Enforcement, trials []trial) (*s
 func (all *seenAll) addReviews(trials []trial, reviews []verdicts.Review) {
 	byUser := map[string]*Seen{}
 	for i, t := range trials {
-		seen := all.trials[i]
-		if seen == nil {
-			seen = &Seen{} // the reviews of an interrupted trial are dropped
+		evidence := all.trials[i]
+		if evidence == nil {
+			evidence = &Seen{} // the reviews of an interrupted trial are dropped
 		}
-		byUser[actorOf(t.ID()).user] = seen
+		byUser[actorOf(t.ID()).user] = evidence
 	}
 	for _, r := range reviews {
 		if !isGranular(r) {
 			continue
 		}
-		if seen := byUser[r.Spec.User]; seen != nil {
-			seen.Reviews = append(seen.Reviews, r)
+		if evidence := byUser[r.Spec.User]; evidence != nil {
+			evidence.Reviews = append(evidence.Reviews, r)
 		} else {
 			all.strays = append(all.strays, r)
 		}
@@ -150,15 +150,15 @@ func isGranular(r verdicts.Review) bool {
 
 // try makes one trial. A failure is recorded as part of the evidence.
 func (b *Bench) try(ctx context.Context, g *gate, t trial) *Seen {
-	start, seen := time.Now(), &Seen{}
-	if err := b.attempt(ctx, g, t, seen); err != nil {
-		seen.Invalid = err.Error()
+	start, evidence := time.Now(), &Seen{}
+	if err := b.attempt(ctx, g, t, evidence); err != nil {
+		evidence.Invalid = err.Error()
 	}
-	seen.Seconds = time.Since(start).Seconds()
-	return seen
+	evidence.Seconds = time.Since(start).Seconds()
+	return evidence
 }
 
-func (b *Bench) attempt(ctx context.Context, g *gate, t trial, seen *Seen) error {
+func (b *Bench) attempt(ctx context.Context, g *gate, t trial, evidence *Seen) error {
 	p := t.place()
 	who, err := b.actor(ctx, t.ID(), p.resource, t.attempt.Grants, t.attempt.Names)
 	if err != nil {
@@ -171,48 +171,48 @@ func (b *Bench) attempt(ctx context.Context, g *gate, t trial, seen *Seen) error
 	if err := b.restore(ctx, first, t.scenario.Object); err != nil {
 		return fmt.Errorf("restoring the object: %w", err)
 	}
-	if seen.Before, err = p.readStored(ctx, b.admin); err != nil {
+	if evidence.Before, err = p.readStored(ctx, b.admin); err != nil {
 		return err
 	}
-	s := &sending{t.request(), p, seen.Before}
+	s := &sending{t.request(), p, evidence.Before}
 	if result, err := s.send(ctx, b.admin, true); err == nil { // a refused dry run has no result
-		seen.Result = result.Object
+		evidence.Result = result.Object
 	}
-	if err := s.sendAs(ctx, g, who, seen); err != nil {
+	if err := s.sendAs(ctx, g, who, evidence); err != nil {
 		return err
 	}
-	seen.After, err = p.readStored(ctx, b.admin)
+	evidence.After, err = p.readStored(ctx, b.admin)
 	return err
 }
 
 // sendAs sends the request of an actor through the gate. A refusal is recorded as part of the evidence.
-func (s *sending) sendAs(ctx context.Context, g *gate, who actor, seen *Seen) error {
+func (s *sending) sendAs(ctx context.Context, g *gate, who actor, evidence *Seen) error {
 	config := g.config(who.token)
-	config.Wrap(recordRequest(&seen.Request))
+	config.Wrap(recordRequest(&evidence.Request))
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	g.take(who.user)
 	_, failure := s.send(ctx, client, s.DryRun)
-	seen.Code = http.StatusOK
+	evidence.Code = http.StatusOK
 	if failure != nil {
 		var status apierrors.APIStatus
 		if !errors.As(failure, &status) {
 			return failure
 		}
-		seen.Code, seen.Message = int(status.Status().Code), status.Status().Message
+		evidence.Code, evidence.Message = int(status.Status().Code), status.Status().Message
 	}
-	seen.Decisions = g.take(who.user)
+	evidence.Decisions = g.take(who.user)
 	return nil
 }
 
 // recordRequest writes down the requests that are sent.
-func recordRequest(shown *verdicts.SentRequest) transport.WrapperFunc {
+func recordRequest(sentRequest *verdicts.SentRequest) transport.WrapperFunc {
 	return func(rt http.RoundTripper) http.RoundTripper {
-		return server.Tapped(rt, func(sent *http.Request) {
-			replay.Record(shown, sent)
-			shown.UserAgent = "" // it would contain the name of the program
+		return server.Tapped(rt, func(req *http.Request) {
+			replay.Record(sentRequest, req)
+			sentRequest.UserAgent = "" // it would contain the name of the program
 		})
 	}
 }

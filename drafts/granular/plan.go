@@ -22,12 +22,12 @@ type plan struct {
 	byID   map[string]trial // by the IDs of cases
 }
 
-func newPlan(on server.Options, by Enforcement, all []*Scenario) *plan {
-	p := &plan{on: on, by: by, trials: trialsOf(all), byID: map[string]trial{}}
+func newPlan(on server.Options, enforcement Enforcement, all []*Scenario) *plan {
+	p := &plan{on: on, by: enforcement, trials: trialsOf(all), byID: map[string]trial{}}
 	for _, t := range p.trials {
 		// No case has the level core: a draft requires nothing.
-		c := product.NewCase(by.Kind, t.ID(), scenarios.Extended, "sig-auth", "KEP-3617", string(t.attempt.Outcome))
-		if !t.attempt.applies(by.Kind) {
+		c := product.NewCase(enforcement.Kind, t.ID(), scenarios.Extended, "sig-auth", "KEP-3617", string(t.attempt.Outcome))
+		if !t.attempt.applies(enforcement.Kind) {
 			c.NotRun = &product.NotRun{Cause: reports.CauseTarget, Why: "without the ordinary permission the API server refuses before admission"}
 		}
 		p.cases = append(p.cases, c)
@@ -115,13 +115,13 @@ func (p *plan) Judge(id string, evidence record.View) reports.Result {
 }
 
 // newResult judges a trial by its evidence.
-func newResult(by Enforcement, t trial, seen *Seen) reports.Result {
-	r := reports.Result{Verdict: verdicts.Passed, Seconds: seen.Seconds}
-	if seen.Invalid != "" {
-		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, seen.Invalid
+func newResult(enforcement Enforcement, t trial, evidence *Seen) reports.Result {
+	r := reports.Result{Verdict: verdicts.Passed, Seconds: evidence.Seconds}
+	if evidence.Invalid != "" {
+		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, evidence.Invalid
 		return r
 	}
-	j := judge(by, t, seen)
+	j := judge(enforcement, t, evidence)
 	r.Judged = j.compared
 	if len(j.problems) > 0 {
 		r.Verdict, r.Reason, r.Details = verdicts.Failed, j.problems[0], j.problems[1:]

@@ -55,7 +55,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	by, err := f.enforcement(i)
+	enforcement, err := f.enforcement(i)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 	if target.FeatureGates, err = f.featureGates(); err != nil {
 		return nil, err
 	}
-	return newPlan(target, by, scenarios), server.CheckAPIServers([]server.Options{target})
+	return newPlan(target, enforcement, scenarios), server.CheckAPIServers([]server.Options{target})
 }
 
 // featureGates returns the states of the gates that are named.
@@ -139,31 +139,31 @@ func (f *flags) loadDescriptions(i *product.Invocation) (*permissions.Set, error
 }
 
 // enforcement returns the enforcement that the flags describe.
-func (f *flags) enforcement(i *product.Invocation) (by Enforcement, err error) {
-	by = Enforcement{Kind: Reference, Steps: enforcer.Reference(), URL: f.url, Kubeconfig: f.kubeconfig}
+func (f *flags) enforcement(i *product.Invocation) (enforcement Enforcement, err error) {
+	enforcement = Enforcement{Kind: Reference, Steps: enforcer.Reference(), URL: f.url, Kubeconfig: f.kubeconfig}
 	switch {
 	case f.policies:
-		by.Kind = Policies
+		enforcement.Kind = Policies
 	case f.inServer:
-		by.Kind = APIServer
+		enforcement.Kind = APIServer
 	case f.url != "":
-		by.Kind = Webhook
+		enforcement.Kind = Webhook
 		if !isWebhookURL(f.url) {
-			return by, fmt.Errorf("--enforcer-url %q: expected https://HOST:PORT/PATH: API servers ask no other admission webhooks", f.url)
+			return enforcement, fmt.Errorf("--enforcer-url %q: expected https://HOST:PORT/PATH: API servers ask no other admission webhooks", f.url)
 		}
 	}
-	if by.Descriptions, err = f.loadDescriptions(i); err != nil {
-		return by, err
+	if enforcement.Descriptions, err = f.loadDescriptions(i); err != nil {
+		return enforcement, err
 	}
 	if f.ca != "" {
-		if by.CA, err = i.ReadInput(f.ca); err != nil {
-			return by, fmt.Errorf("--enforcer-ca: %w", err)
+		if enforcement.CA, err = i.ReadInput(f.ca); err != nil {
+			return enforcement, fmt.Errorf("--enforcer-ca: %w", err)
 		}
 	}
 	if f.kubeconfig != "" && !i.Verifying() {
-		return by, checkNewFile("enforcer-kubeconfig", f.kubeconfig)
+		return enforcement, checkNewFile("enforcer-kubeconfig", f.kubeconfig)
 	}
-	return by, nil
+	return enforcement, nil
 }
 
 // isWebhookURL reports whether an API server can ask an admission webhook at a URL.

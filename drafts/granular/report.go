@@ -42,17 +42,17 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 		},
 	}
 	r.AddNote(notices[p.by.Kind])
-	seen, err := record.Read[group](evidence, groupKey)
+	observedGroup, err := record.Read[group](evidence, groupKey)
 	if err != nil {
 		r.AddUnknown("nothing was recorded of the API server: " + err.Error())
 		return r, nil //nolint:nilerr // it is a reason of the outcome, which makes the report inconclusive
 	}
 	g := &r.Groups[0]
-	g.Cell, g.Target, g.Witness = &seen.Server.Cell, &seen.Server.Facts, &seen.Server.Witness
+	g.Cell, g.Target, g.Witness = &observedGroup.Server.Cell, &observedGroup.Server.Facts, &observedGroup.Server.Witness
 	if p.by.URL != "" {
 		g.Facts = append(g.Facts, reports.Fact{Name: "enforcer", Value: p.by.URL})
 	}
-	for _, stray := range seen.Strays {
+	for _, stray := range observedGroup.Strays {
 		r.AddUnknown(fmt.Sprintf("the authorizer was asked for %s about %s, who makes no attempt", stray.Spec.ResourceAttributes.Verb, stray.Spec.User))
 	}
 	return r, nil

@@ -358,8 +358,8 @@ func stringLiteral(e ast.Expr) (text string, ok bool) {
 // translateField returns the text of a field, and the guards that it exists.
 func (t *translation) translateField(owner ast.Expr, name string, vars map[string]string) (text string, guards []string) {
 	text, guards = t.translateOperand(owner, vars)
-	known := strings.HasPrefix(text+".", t.Root+"."+vectors.RequestVariable+".") && !strings.HasSuffix(text, ".extra")
-	if t.Guard != "" && !known {
+	isKnown := strings.HasPrefix(text+".", t.Root+"."+vectors.RequestVariable+".") && !strings.HasSuffix(text, ".extra")
+	if t.Guard != "" && !isKnown {
 		guards = append(guards, fmt.Sprintf(t.Guard, text, strconv.Quote(name)))
 	}
 	if plainField.MatchString(name) && !slices.Contains(reserved, name) {

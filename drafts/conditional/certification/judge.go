@@ -255,9 +255,9 @@ func (j *judge) judgeDecision(e *entry, x Exchange, s *vectors.SubjectAccessRevi
 	if got != vectors.Conditional {
 		return
 	}
-	effects, wanted := effectsOf(s), slices.Sorted(slices.Values(want.Effects))
-	if len(wanted) > 0 && !slices.Equal(effects, wanted) {
-		j.addFinding(e, x, e.should, e.reason(), "conditions of effect %v, want %v", effects, wanted)
+	effects, wantedEffects := effectsOf(s), slices.Sorted(slices.Values(want.Effects))
+	if len(wantedEffects) > 0 && !slices.Equal(effects, wantedEffects) {
+		j.addFinding(e, x, e.should, e.reason(), "conditions of effect %v, want %v", effects, wantedEffects)
 	}
 	residuals, areCEL := residualsOf(s, j.wire.CEL)
 	areCompared := areCEL && len(want.Residuals) > 0
@@ -366,8 +366,8 @@ func sortedExpressions(in []string) []string {
 		if issues.Err() != nil {
 			continue
 		}
-		if again, err := cel.AstToString(parsed); err == nil {
-			out[i] = again
+		if text, err := cel.AstToString(parsed); err == nil {
+			out[i] = text
 		}
 	}
 	slices.Sort(out)

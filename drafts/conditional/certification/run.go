@@ -203,11 +203,11 @@ func (e *entry) variants(step int, replica bool) []Variant {
 // askReview asks the questions of the first phase, and returns the conditions of the first answer.
 func (r *runner) askReview(ctx context.Context, e *entry, step int, spec vectors.SubjectAccessReviewSpec) []vectors.ConditionSet {
 	ask := func(variant Variant) []byte {
-		sent := spec
+		request := spec
 		if variant == Unaware {
-			sent.ConditionalAuthorization = nil
+			request.ConditionalAuthorization = nil
 		}
-		body, err := r.Wire.AskAccess(sent)
+		body, err := r.Wire.AskAccess(request)
 		return r.post(ctx, r.Wire, reviewEndpoint, Exchange{Vector: e.id, Step: step, Variant: variant}, body, err)
 	}
 	answer := ask(Original)

@@ -13,18 +13,18 @@ import (
 // not make a vector fail.
 func (b *Plan) JudgeVector(exchanges []Exchange) (vectors.Result, error) {
 	r := vectors.Result{Verdict: verdicts.Passed}
-	judged, err := b.Judge(exchanges)
+	certification, err := b.Judge(exchanges)
 	if err != nil {
 		return r, err
 	}
-	for _, f := range judged.Findings {
+	for _, f := range certification.Findings {
 		means := "the text advises against it"
 		if !f.Advice {
 			r.Verdict, means = verdicts.Failed, "the text demands otherwise"
 		}
 		r.Why = append(r.Why, f.Reason+": "+means+"\n  "+strings.Join(f.Examples, "\n  "))
 	}
-	isWhole := slices.ContainsFunc(judged.Results, func(l certify.LevelResult) bool { return l.Reviews == 1 })
+	isWhole := slices.ContainsFunc(certification.Results, func(l certify.LevelResult) bool { return l.Reviews == 1 })
 	if r.Verdict == verdicts.Passed && !isWhole {
 		r.Verdict = verdicts.Invalid
 		r.Why = append([]string{"it was not asked, or not all of it: the authorizer had ended the run before"}, r.Why...)

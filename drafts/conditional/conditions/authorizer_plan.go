@@ -163,27 +163,27 @@ func (p *authorizerPlan) runGroup(ctx context.Context, group string, log *record
 
 // Judge implements product.Plan.
 func (p *authorizerPlan) Judge(id string, evidence record.View) reports.Result {
-	seen, err := record.Read[vectorSeen](evidence, id)
+	observation, err := record.Read[vectorSeen](evidence, id)
 	if err != nil {
 		return invalid(err)
 	}
-	for _, x := range seen.Exchanges {
+	for _, x := range observation.Exchanges {
 		if v := p.byID[id]; x.Vector != v.ID {
 			return invalid(fmt.Errorf("there is evidence of %s, and this is %s", x.Vector, v.ID))
 		}
 	}
-	if len(seen.Exchanges) == 0 {
+	if len(observation.Exchanges) == 0 {
 		group, _, _ := strings.Cut(id, "/")
 		spoken, _ := wire.Named(p.spoken(group, evidence))
 		if why := cannotSay(spoken, p.byID[id]); why != "" {
 			return reports.Result{Verdict: verdicts.NotSupported, Reason: why}
 		}
 	}
-	r, err := p.bound.JudgeVector(seen.Exchanges)
+	r, err := p.bound.JudgeVector(observation.Exchanges)
 	if err != nil {
 		return invalid(err)
 	}
-	return newResult(r, len(seen.Exchanges), evidence, id)
+	return newResult(r, len(observation.Exchanges), evidence, id)
 }
 
 // Conclude implements product.Plan.
@@ -203,11 +203,11 @@ func (p *authorizerPlan) Conclude(results []reports.Result, evidence record.View
 // spoken returns the revision of the wire in which a group was asked. It is empty if nothing was asked.
 func (p *authorizerPlan) spoken(group string, evidence record.View) string {
 	for _, v := range p.runningIn(group) {
-		seen, err := record.Read[vectorSeen](evidence, group+"/"+v.ID)
+		observation, err := record.Read[vectorSeen](evidence, group+"/"+v.ID)
 		if err != nil {
 			continue
 		}
-		for _, x := range seen.Exchanges {
+		for _, x := range observation.Exchanges {
 			if x.Variant != certification.Probe {
 				return x.Wire
 			}

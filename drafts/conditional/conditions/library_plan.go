@@ -77,24 +77,24 @@ func (p *libraryPlan) Judge(id string, evidence record.View) reports.Result {
 
 // Conclude implements product.Plan.
 func (p *libraryPlan) Conclude(results []reports.Result, evidence record.View) (*reports.Report, error) {
-	judged, err := record.Read[module](evidence, libraryGroup)
+	subject, err := record.Read[module](evidence, libraryGroup)
 	if err != nil {
-		judged = &module{"k8s.io/apiserver"}
+		subject = &module{"k8s.io/apiserver"}
 	}
-	r, err := p.report(judged.Module, results)
-	if err != nil {
-		return nil, err
-	}
-	found, err := p.compareAll(evidence)
+	r, err := p.report(subject.Module, results)
 	if err != nil {
 		return nil, err
 	}
-	r.Sections = append(r.Sections, reports.Section{ID: "sections", Title: "Sections of KEP-5681", Tables: []reports.Table{countSections(found)}},
+	report, err := p.compareAll(evidence)
+	if err != nil {
+		return nil, err
+	}
+	r.Sections = append(r.Sections, reports.Section{ID: "sections", Title: "Sections of KEP-5681", Tables: []reports.Table{countSections(report)}},
 		reports.Section{ID: "divergences", Title: "What is known of the library", Tables: []reports.Table{
-			listDivergences("divergence", found.Divergences), listDivergences("absent", found.Absent),
+			listDivergences("divergence", report.Divergences), listDivergences("absent", report.Absent),
 		}})
 	if p.isComplete(evidence) {
-		for _, stale := range found.Stale {
+		for _, stale := range report.Stale {
 			r.AddFailure(stale)
 		}
 	}
@@ -127,9 +127,9 @@ func (p *libraryPlan) isComplete(evidence record.View) bool {
 }
 
 // countSections returns a table of the sections of the KEP, with the results of their vectors.
-func countSections(found *library.Report) reports.Table {
+func countSections(report *library.Report) reports.Table {
 	t := reports.Table{Columns: []string{"section", "agree", "divergent", "in part", "our model only", "failed", "for webhooks"}, Numeric: []int{1, 2, 3, 4, 5, 6}}
-	for _, s := range found.Sections {
+	for _, s := range report.Sections {
 		if s.Total() == 0 {
 			continue
 		}

@@ -45,10 +45,10 @@ func (p *played) runningIn(group string) (all []*vectors.Vector) {
 	return all
 }
 
-// newResult makes the result of a case from the result of a vector. compared is the number of expectations that were
+// newResult makes the result of a case from the result of a vector. comparisons is the number of expectations that were
 // compared.
-func newResult(r vectors.Result, compared int, evidence record.View, id string) reports.Result {
-	out := reports.Result{Verdict: r.Verdict, Judged: compared, Evidence: []string{evidence.EvidenceFile(id)}}
+func newResult(r vectors.Result, comparisons int, evidence record.View, id string) reports.Result {
+	out := reports.Result{Verdict: r.Verdict, Judged: comparisons, Evidence: []string{evidence.EvidenceFile(id)}}
 	if r.Verdict == verdicts.Invalid {
 		out.Blame = verdicts.BlameEnvironment
 	}

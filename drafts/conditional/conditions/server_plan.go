@@ -74,13 +74,13 @@ func (p *serverPlan) Run(ctx context.Context, log *record.Log, o product.Observe
 	if err := log.Append(serverGroup, program{play.Server, play.Form}); err != nil {
 		return err
 	}
-	for _, seen := range seenOfChecks {
-		if err := log.Append(checkGroup+"/"+seen.Check, seen); err != nil {
+	for _, observation := range seenOfChecks {
+		if err := log.Append(checkGroup+"/"+observation.Check, observation); err != nil {
 			return err
 		}
 	}
-	for _, seen := range play.Seen {
-		if err := log.Append(serverGroup+"/"+seen.Vector, seen); err != nil {
+	for _, observation := range play.Seen {
+		if err := log.Append(serverGroup+"/"+observation.Vector, observation); err != nil {
 			return err
 		}
 	}
@@ -101,45 +101,45 @@ func (p *serverPlan) runningChecks() (all []gate.Check) {
 }
 
 func (p *serverPlan) chooseReading(evidence record.View) vectors.Reading {
-	all, seen := p.runningIn(serverGroup), map[string]*gate.Seen{}
+	all, observations := p.runningIn(serverGroup), map[string]*gate.Seen{}
 	for _, v := range all {
 		if one, err := record.Read[gate.Seen](evidence, serverGroup+"/"+v.ID); err == nil {
-			seen[v.ID] = one
+			observations[v.ID] = one
 		}
 	}
-	return gate.ChooseReading(all, seen)
+	return gate.ChooseReading(all, observations)
 }
 
 // Judge implements product.Plan.
 func (p *serverPlan) Judge(id string, evidence record.View) reports.Result {
 	if check, isCheck := p.checks[id]; isCheck {
-		seen, err := record.Read[gate.CheckSeen](evidence, id)
+		observation, err := record.Read[gate.CheckSeen](evidence, id)
 		if err != nil {
 			return invalid(err)
 		}
-		return newResult(check.Judge(seen), len(check.Want), evidence, id)
+		return newResult(check.Judge(observation), len(check.Want), evidence, id)
 	}
-	seen, err := record.Read[gate.Seen](evidence, id)
+	observation, err := record.Read[gate.Seen](evidence, id)
 	if err != nil {
 		return invalid(err)
 	}
-	r, compared := seen.Judge(p.byID[id], p.reading(evidence))
-	return newResult(r, compared, evidence, id)
+	r, comparisons := observation.Judge(p.byID[id], p.reading(evidence))
+	return newResult(r, comparisons, evidence, id)
 }
 
 // Conclude implements product.Plan.
 func (p *serverPlan) Conclude(results []reports.Result, evidence record.View) (*reports.Report, error) {
-	judged, err := record.Read[program](evidence, serverGroup)
+	subject, err := record.Read[program](evidence, serverGroup)
 	if err != nil {
-		judged = &program{Server: "a kube-apiserver with the gate " + gate.Gate}
+		subject = &program{Server: "a kube-apiserver with the gate " + gate.Gate}
 	}
-	r, err := p.report(judged.Server, results)
+	r, err := p.report(subject.Server, results)
 	if err != nil {
 		return nil, err
 	}
 	for i := range r.Groups {
 		if g := &r.Groups[i]; g.Name == checkGroup {
-			g.Facts = []reports.Fact{{Name: "field of its configuration", Value: judged.Form}}
+			g.Facts = []reports.Fact{{Name: "field of its configuration", Value: subject.Form}}
 			continue
 		}
 		r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "revision of the wire", Value: p.options.Wire.Name}, reports.Fact{Name: "how it reads chains", Value: string(p.reading(evidence))})

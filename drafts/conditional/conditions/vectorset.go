@@ -80,20 +80,20 @@ func prefixOf(folder string) string {
 	if err != nil {
 		return "" // the working directory is unknown
 	}
-	if _, below, isPart := strings.Cut(filepath.ToSlash(full)+"/", "/kep-5681/"); isPart {
-		return "kep-5681/" + below
+	if _, relative, isPart := strings.Cut(filepath.ToSlash(full)+"/", "/kep-5681/"); isPart {
+		return "kep-5681/" + relative
 	}
 	return ""
 }
 
 // compareFolders returns an error unless the vectors of a record are the same as the vectors of the folder that was
 // given to verify.
-func compareFolders(recorded, given fs.FS, folder string) error {
+func compareFolders(recorded, files fs.FS, folder string) error {
 	first, err := readTexts(recorded)
 	if err != nil {
 		return err
 	}
-	second, err := readTexts(given)
+	second, err := readTexts(files)
 	if err != nil {
 		return fmt.Errorf("--scenarios %s: %w", folder, err)
 	}

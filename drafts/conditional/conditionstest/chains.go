@@ -23,20 +23,20 @@ func askChains(t T, all []*vectors.Vector, a authorizer.Authorizer, o Options) e
 	if err != nil {
 		return err
 	}
-	asked := 0
+	calls := 0
 	for _, v := range all {
 		w := plan.Bound(v.ID)
 		for _, i := range evaluations(w) {
 			spec := w.FirstPhase(i).Spec
 			for _, c := range chains {
-				asked++
+				calls++
 				if err := c.ask(t.Context(), a, spec, w.Steps[i].Evaluate); err != nil {
 					t.Errorf("%s: step %d, in a chain %s: %v", place(v), i, c.name, err)
 				}
 			}
 		}
 	}
-	t.Logf("conditionstest: position in the chain: %d requests", asked)
+	t.Logf("conditionstest: position in the chain: %d requests", calls)
 	return nil
 }
 
@@ -70,8 +70,8 @@ var chains = []chain{
 }
 
 func (c *chain) ask(ctx context.Context, a authorizer.Authorizer, spec vectors.SubjectAccessReviewSpec, step *vectors.EvaluateStep) error {
-	named := []union.NamedAuthorizer{{AuthorizerName: "before", Authorizer: c.before}, {AuthorizerName: "authorizer", Authorizer: a}, {AuthorizerName: "behind", Authorizer: c.behind}}
-	all, err := union.New(slices.DeleteFunc(named, func(one union.NamedAuthorizer) bool { return one.Authorizer == nil })...)
+	authorizers := []union.NamedAuthorizer{{AuthorizerName: "before", Authorizer: c.before}, {AuthorizerName: "authorizer", Authorizer: a}, {AuthorizerName: "behind", Authorizer: c.behind}}
+	all, err := union.New(slices.DeleteFunc(authorizers, func(one union.NamedAuthorizer) bool { return one.Authorizer == nil })...)
 	if err != nil {
 		return err
 	}

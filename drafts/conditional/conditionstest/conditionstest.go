@@ -115,8 +115,8 @@ func askVectors(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 	if err != nil {
 		return err
 	}
-	failures, asked := 0, applicable(t, all, spoken)
-	for _, v := range asked {
+	failures, list := 0, applicable(t, all, spoken)
+	for _, v := range list {
 		r, err := plan.JudgeVector(seq.Filter(run.Answers, func(x certification.Exchange) bool { return x.Vector == v.ID }))
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func askVectors(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 			say("%s: %s\n  %s", place(v), v.Description, why)
 		}
 	}
-	t.Logf("conditionstest: wire %s, seed %d: %d vectors, %d exchanges, %d failures", run.Wire, o.Seed, len(asked), len(run.Answers), failures)
+	t.Logf("conditionstest: wire %s, seed %d: %d vectors, %d exchanges, %d failures", run.Wire, o.Seed, len(list), len(run.Answers), failures)
 	return nil
 }
 
@@ -158,14 +158,14 @@ func explore(t T, s *subject, o Options) error {
 	}
 	load := func(all []vectors.Policy, _ vectors.FailureMode) (model.Loaded, error) { return s, o.Load(all) }
 	// The authorizer has only one set of policies at a time, and Deny is the only failure mode that the library knows.
-	found, err := model.Explore(t.Context(), load, model.Exploration{Wire: library, Cases: o.Cases, Seed: o.Seed, One: true})
+	result, err := model.Explore(t.Context(), load, model.Exploration{Wire: library, Cases: o.Cases, Seed: o.Seed, One: true})
 	if err != nil {
 		return err
 	}
-	for _, d := range found.Disagreements {
+	for _, d := range result.Disagreements {
 		t.Errorf("KEP-5681, Technical Requirements: generated case %d of seed %d: %s\n%s", d.Case, o.Seed, d.Reason, d.Vector)
 	}
-	t.Logf("conditionstest: two phases against one: seed %d, %d cases, %d disagreements", o.Seed, found.Cases, len(found.Disagreements))
+	t.Logf("conditionstest: two phases against one: seed %d, %d cases, %d disagreements", o.Seed, result.Cases, len(result.Disagreements))
 	return nil
 }
 

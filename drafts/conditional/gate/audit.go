@@ -44,17 +44,17 @@ func (a *auditLog) remove() error { return os.RemoveAll(filepath.Dir(a.path)) }
 
 // take returns the annotations of a request, and waits until they are written.
 func (a *auditLog) take(ctx context.Context, id string) (map[string]string, error) {
-	var found map[string]string
+	var annotations map[string]string
 	err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, 10*time.Second, true, func(context.Context) (is bool, err error) {
 		err = a.readOn()
-		found, is = a.annotations[id]
+		annotations, is = a.annotations[id]
 		return is, err
 	})
 	delete(a.annotations, id)
 	if err != nil {
 		err = fmt.Errorf("looking for the request %s in the audit log: %w", id, err)
 	}
-	return found, err
+	return annotations, err
 }
 
 // readOn reads the events that were written since.

@@ -87,13 +87,13 @@ func Checks() []Check {
 }
 
 // Judge compares the lines that a check returned with the lines that it must return.
-func (c Check) Judge(seen *CheckSeen) vectors.Result {
-	if slices.Equal(c.Want, seen.Lines) {
+func (c Check) Judge(observation *CheckSeen) vectors.Result {
+	if slices.Equal(c.Want, observation.Lines) {
 		return vectors.Result{Verdict: verdicts.Passed}
 	}
 	r := vectors.Result{Verdict: verdicts.Failed}
-	for i := range max(len(c.Want), len(seen.Lines)) {
-		want, got := lineAt(c.Want, i), lineAt(seen.Lines, i)
+	for i := range max(len(c.Want), len(observation.Lines)) {
+		want, got := lineAt(c.Want, i), lineAt(observation.Lines, i)
 		if want != got {
 			r.Why = append(r.Why, fmt.Sprintf("want %q, got %q", want, got))
 		}
@@ -109,7 +109,7 @@ func lineAt(lines []string, i int) string {
 }
 
 // RunChecks runs checks. Checks of the same configuration run on one API server.
-func RunChecks(ctx context.Context, all []Check, o Options) (seen []*CheckSeen, err error) {
+func RunChecks(ctx context.Context, all []Check, o Options) (observations []*CheckSeen, err error) {
 	byKind, kinds := map[kind][]Check{}, []kind{}
 	for _, c := range all {
 		if byKind[c.on] == nil {
@@ -122,12 +122,12 @@ func RunChecks(ctx context.Context, all []Check, o Options) (seen []*CheckSeen, 
 		if err != nil {
 			return nil, err
 		}
-		seen = append(seen, more...)
+		observations = append(observations, more...)
 	}
-	return seen, nil
+	return observations, nil
 }
 
-func runChecksOn(ctx context.Context, k kind, all []Check, o Options) (seen []*CheckSeen, err error) {
+func runChecksOn(ctx context.Context, k kind, all []Check, o Options) (observations []*CheckSeen, err error) {
 	p, err := startPlayer(ctx, k, 1, o)
 	if err != nil {
 		return nil, explainUnknown(ctx, err, o)
@@ -138,10 +138,10 @@ func runChecksOn(ctx context.Context, k kind, all []Check, o Options) (seen []*C
 		if err = errors.Join(err, p.ClusterErr()); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.ID, err)
 		}
-		seen = append(seen, &CheckSeen{c.ID, lines})
+		observations = append(observations, &CheckSeen{c.ID, lines})
 		o.Played()
 	}
-	return seen, nil
+	return observations, nil
 }
 
 // conditionalChain returns a chain of one authorizer that allows on a condition.
@@ -198,15 +198,15 @@ func insistOnDecisions(ctx context.Context, p *player) (lines []string, err erro
 // reviewWildcards posts reviews that ask for conditions: about one version and resource, about any version, and about
 // any resource.
 func reviewWildcards(ctx context.Context, p *player) (lines []string, err error) {
-	for _, about := range []struct{ version, resource string }{{"v1", "configmaps"}, {"*", "configmaps"}, {"v1", "*"}} {
+	for _, resource := range []struct{ version, resource string }{{"v1", "configmaps"}, {"*", "configmaps"}, {"v1", "*"}} {
 		spec := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
-		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: about.version, Resource: about.resource, Namespace: "default"}
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: resource.version, Resource: resource.resource, Namespace: "default"}
 		s := &script{verb: "create", chain: conditionalChain("a0", vectors.True)}
 		status, err := p.reviewUnder(ctx, subjectReview, spec, s)
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf("%s %s: asked %s, %s", about.version, about.resource, joinModes(s.modes), status.Decision()))
+		lines = append(lines, fmt.Sprintf("%s %s: asked %s, %s", resource.version, resource.resource, joinModes(s.modes), status.Decision()))
 	}
 	return lines, nil
 }

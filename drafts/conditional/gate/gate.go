@@ -79,11 +79,11 @@ func (p *Play) playOn(ctx context.Context, k kind, length int, all []*vectors.Ve
 	defer func() { err = errors.Join(err, playing.close()) }()
 	p.Server, p.Form = cmp.Or(p.Server, "kube-apiserver "+playing.Witness.GitVersion), cmp.Or(p.Form, playing.form)
 	for _, v := range all {
-		seen, err := playing.play(ctx, v)
+		observation, err := playing.play(ctx, v)
 		if err = errors.Join(err, playing.ClusterErr()); err != nil {
 			return fmt.Errorf("%s: %w", v.ID, err)
 		}
-		p.Seen = append(p.Seen, &seen)
+		p.Seen = append(p.Seen, &observation)
 		o.Played()
 	}
 	return nil

@@ -13,18 +13,18 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// ChooseReading returns the reading of the chain that an API server has: the one with fewer failures. seen has what was
+// ChooseReading returns the reading of the chain that an API server has: the one with fewer failures. observations has what was
 // seen of vectors, by their IDs.
-func ChooseReading(all []*vectors.Vector, seen map[string]*Seen) vectors.Reading {
-	if countFailures(all, seen, vectors.Eager) < countFailures(all, seen, vectors.Lazy) {
+func ChooseReading(all []*vectors.Vector, observations map[string]*Seen) vectors.Reading {
+	if countFailures(all, observations, vectors.Eager) < countFailures(all, observations, vectors.Lazy) {
 		return vectors.Eager
 	}
 	return vectors.Lazy
 }
 
-func countFailures(all []*vectors.Vector, seen map[string]*Seen, reading vectors.Reading) (n int) {
+func countFailures(all []*vectors.Vector, observations map[string]*Seen, reading vectors.Reading) (n int) {
 	for _, v := range all {
-		s := seen[v.ID]
+		s := observations[v.ID]
 		if s == nil {
 			continue
 		}
@@ -35,26 +35,26 @@ func countFailures(all []*vectors.Vector, seen map[string]*Seen, reading vectors
 	return n
 }
 
-// Judge compares what was seen of a vector with what the vector wants in a reading of the chain. compared is the number
+// Judge compares what was seen of a vector with what the vector wants in a reading of the chain. comparisons is the number
 // of fields that were compared.
-func (s *Seen) Judge(v *vectors.Vector, reading vectors.Reading) (r vectors.Result, compared int) {
+func (s *Seen) Judge(v *vectors.Vector, reading vectors.Reading) (r vectors.Result, comparisons int) {
 	got, broken := s.want(v.APIServer)
 	want := v.APIServer.Wanted(reading)
 	wrong := append(want.Differences(got), broken...)
 	unseen := want.Unknown(got)
-	compared = want.Stated(got)
+	comparisons = want.Stated(got)
 	switch {
 	case len(wrong) > 0 && v.Level == vectors.Must:
-		return vectors.Result{Verdict: verdicts.Failed, Why: wrong}, compared
+		return vectors.Result{Verdict: verdicts.Failed, Why: wrong}, comparisons
 	case len(wrong) > 0:
 		r.Why = seq.Map(wrong, func(text string) string { return "the text advises otherwise: " + text })
-	case compared == 0:
+	case comparisons == 0:
 		return vectors.Result{Verdict: verdicts.NotSupported, Why: []string{"nothing of what it states is seen of an API server"}}, 0
 	case len(unseen) > 0:
 		r.Why = []string{"not seen: " + strings.Join(unseen, ", ")}
 	}
 	r.Verdict = verdicts.Passed
-	return r, compared
+	return r, comparisons
 }
 
 // want translates what was seen into the fields of vectors. broken lists faults that no vector has to name.

@@ -67,11 +67,11 @@ func (p *player) under(s *script, do func() (answer, error)) (answer, error) {
 	return do()
 }
 
-func (p *player) play(ctx context.Context, v *vectors.Vector) (seen Seen, err error) {
+func (p *player) play(ctx context.Context, v *vectors.Vector) (observation Seen, err error) {
 	m := v.APIServer
-	seen = Seen{Vector: v.ID, Starts: true, Form: p.form}
-	if err = p.review(ctx, m, &seen); err != nil || m.Request.Mode == "None" {
-		return seen, err
+	observation = Seen{Vector: v.ID, Starts: true, Form: p.form}
+	if err = p.review(ctx, m, &observation); err != nil || m.Request.Mode == "None" {
+		return observation, err
 	}
 	send := func(behind vectors.Decision, compound []vectors.Authorizer) (out *Sent) {
 		if err == nil {
@@ -81,8 +81,8 @@ func (p *player) play(ctx context.Context, v *vectors.Vector) (seen Seen, err er
 	}
 	// If the vector has no second check, a second check is allowed.
 	allowed := []vectors.Authorizer{{Name: "a0", FailureMode: vectors.FailDeny, Decision: vectors.Allow}}
-	seen.Alone = send(vectors.NoOpinion, allowed)
-	if seen.Request = seen.Alone; m.Compound != nil {
+	observation.Alone = send(vectors.NoOpinion, allowed)
+	if observation.Request = observation.Alone; m.Compound != nil {
 		compound := slices.Clone(m.Compound)
 		for i, a := range compound { // makes these conditions differ from those of the first check
 			compound[i].Conditions = slices.Clone(a.Conditions)
@@ -90,10 +90,10 @@ func (p *player) play(ctx context.Context, v *vectors.Vector) (seen Seen, err er
 				compound[i].Conditions[j].Condition.Condition += " of create"
 			}
 		}
-		seen.Request = send(vectors.NoOpinion, compound)
+		observation.Request = send(vectors.NoOpinion, compound)
 	}
-	if err == nil && !seen.Alone.admitted() {
-		seen.Behind = send(vectors.Allow, allowed)
+	if err == nil && !observation.Alone.admitted() {
+		observation.Behind = send(vectors.Allow, allowed)
 	}
-	return seen, err
+	return observation, err
 }

@@ -22,18 +22,18 @@ const (
 )
 
 // review asks the API server about the request of a vector, by reviews of all kinds.
-func (p *player) review(ctx context.Context, m *vectors.APIServer, seen *Seen) (err error) {
+func (p *player) review(ctx context.Context, m *vectors.APIServer, observation *Seen) (err error) {
 	q, spec := sentFor(m), vectors.SubjectAccessReviewSpec{}
 	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: q.Verb, Group: q.APIGroup, Version: q.APIVersion, Resource: q.Resource, Subresource: q.Subresource, Namespace: "default"}
 	if q.Mode != "None" {
 		spec.ConditionalAuthorization = &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Mode(q.Mode)}
 	}
-	if seen.Review, seen.ReviewEvents, err = p.reviewAs(ctx, subjectReview, spec, m.Chain); err != nil {
+	if observation.Review, observation.ReviewEvents, err = p.reviewAs(ctx, subjectReview, spec, m.Chain); err != nil {
 		return err
 	}
-	seen.Reviews = map[string]*vectors.SubjectAccessReviewStatus{}
+	observation.Reviews = map[string]*vectors.SubjectAccessReviewStatus{}
 	for _, kind := range []string{localReview, selfReview} {
-		if seen.Reviews[kind], _, err = p.reviewAs(ctx, kind, spec, m.Chain); err != nil {
+		if observation.Reviews[kind], _, err = p.reviewAs(ctx, kind, spec, m.Chain); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func (p *player) reviewUnder(ctx context.Context, kind string, spec vectors.Subj
 	p.n++
 	s.user = fmt.Sprintf("%s%d", userPrefix, p.n)
 	spec.User = s.user
-	by, body, err := p.askAccess(kind, spec)
+	authorizer, body, err := p.askAccess(kind, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (p *player) reviewUnder(ctx context.Context, kind string, spec vectors.Subj
 	if kind == localReview {
 		path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews"
 	}
-	a, err := p.under(s, func() (answer, error) { return p.exchange(ctx, by, http.MethodPost, path, "", body) })
+	a, err := p.under(s, func() (answer, error) { return p.exchange(ctx, authorizer, http.MethodPost, path, "", body) })
 	if err == nil && a.code != http.StatusCreated {
 		err = fmt.Errorf("a %s is answered %d: %.200s", kind, a.code, a.body)
 	}
@@ -73,7 +73,7 @@ func (p *player) reviewUnder(ctx context.Context, kind string, spec vectors.Subj
 
 // askAccess returns the user who posts a review of a kind, and the body of the review. The user is empty for the admin.
 // A revision can write only a SubjectAccessReview; the other kinds differ from it in few fields.
-func (p *player) askAccess(kind string, spec vectors.SubjectAccessReviewSpec) (by string, body map[string]any, err error) {
+func (p *player) askAccess(kind string, spec vectors.SubjectAccessReviewSpec) (authorizer string, body map[string]any, err error) {
 	raw, err := p.said.wire.AskAccess(spec)
 	if err == nil {
 		err = json.Unmarshal(raw, &body)
@@ -86,13 +86,13 @@ func (p *player) askAccess(kind string, spec vectors.SubjectAccessReviewSpec) (b
 	case localReview:
 		body["metadata"] = map[string]any{"namespace": "default"}
 	case selfReview:
-		by = spec.User
-		about, _ := body["spec"].(map[string]any)
-		maps.DeleteFunc(about, func(field string, _ any) bool {
+		authorizer = spec.User
+		spec, _ := body["spec"].(map[string]any)
+		maps.DeleteFunc(spec, func(field string, _ any) bool {
 			return slices.Contains([]string{"user", "groups", "uid", "extra"}, field)
 		})
 	}
-	return by, body, nil
+	return authorizer, body, nil
 }
 
 // readAccess reads the status of a review of a kind.

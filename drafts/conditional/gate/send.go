@@ -112,23 +112,23 @@ func hasObjects(m *vectors.APIServer, q vectors.Request) bool {
 
 // render returns the path, the content type and the body of a request.
 func render(m *vectors.APIServer, q vectors.Request, path, name string) (at, contentType string, body any) {
-	named := path + "/" + name + "-0"
+	objectPath := path + "/" + name + "-0"
 	body = object(q, name, 0)
 	switch {
 	case q.Verb == "patch" && m.Compound != nil:
-		return named + "?fieldManager=authzconf", "application/apply-patch+yaml", body
+		return objectPath + "?fieldManager=authzconf", "application/apply-patch+yaml", body
 	case q.Verb == "patch":
-		return named, "application/merge-patch+json", body
+		return objectPath, "application/merge-patch+json", body
 	case q.Verb == "deletecollection":
 		return path + "?labelSelector=vector%3D" + name, "", nil
 	case q.Verb == "watch":
 		return path + "?watch=true&timeoutSeconds=1", "", body
 	case q.Subresource != "":
-		return named + "/" + q.Subresource + "?command=true", "", body
+		return objectPath + "/" + q.Subresource + "?command=true", "", body
 	case q.Verb == "delete":
-		return named, "", nil
+		return objectPath, "", nil
 	case q.Verb == "update", q.Verb == "get":
-		return named, "", body
+		return objectPath, "", body
 	}
 	return path, "", body
 }

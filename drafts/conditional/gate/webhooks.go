@@ -207,7 +207,7 @@ func evaluate(a *vectors.Authorizer, sets []vectors.ConditionSet, object int) (d
 		var truths []vectors.Truth
 		for _, c := range set.Conditions {
 			truth := a.Truths[c.ID]
-			if i := slices.IndexFunc(a.Conditions, func(of vectors.EvaluatedCondition) bool { return of.ID == c.ID }); i >= 0 {
+			if i := slices.IndexFunc(a.Conditions, func(condition vectors.EvaluatedCondition) bool { return condition.ID == c.ID }); i >= 0 {
 				truth = a.Conditions[i].PerObject[min(object, len(a.Conditions[i].PerObject)-1)]
 			}
 			effects, truths = append(effects, c.Effect), append(truths, truth)

@@ -70,19 +70,19 @@ func (l *List) explain(v *vectors.Vector, got *vectors.Want, differences []strin
 	rest := eager.Differences(got)
 	for i := range l.Divergences {
 		d := &l.Divergences[i]
-		known := d.answer(v.ID)
-		if known == nil {
+		answer := d.answer(v.ID)
+		if answer == nil {
 			if d.Reading == vectors.Eager && len(rest) == 0 {
 				return Finding{Kind: Divergent, Known: d}
 			}
 			continue
 		}
-		then := eager.But(*known)
+		then := eager.But(*answer)
 		if rest = then.Differences(got); len(rest) > 0 {
 			continue
 		}
 		f := Finding{Kind: Divergent, Known: d}
-		if stated, differs := known.Stated(known), len(eager.Differences(known)); stated != differs {
+		if stated, differs := answer.Stated(answer), len(eager.Differences(answer)); stated != differs {
 			f.Stale = fmt.Sprintf("divergence %s: %s: %d of the fields that are stated do not differ", d.Name, v.ID, stated-differs)
 		}
 		return f

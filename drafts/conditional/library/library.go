@@ -79,7 +79,7 @@ type libraryRun struct {
 
 // chain is the library's union of authorizers.
 func (r *libraryRun) chain(all []vectors.Authorizer) (authorizer.Authorizer, error) {
-	named := make([]union.NamedAuthorizer, 0, len(all))
+	authorizers := make([]union.NamedAuthorizer, 0, len(all))
 	for i := range all {
 		one, err := r.authorizer(&all[i])
 		if err != nil {
@@ -88,9 +88,9 @@ func (r *libraryRun) chain(all []vectors.Authorizer) (authorizer.Authorizer, err
 		if r.wrap != nil {
 			one = r.wrap(all[i].Name, one)
 		}
-		named = append(named, union.NamedAuthorizer{AuthorizerName: all[i].Name, Authorizer: one})
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: all[i].Name, Authorizer: one})
 	}
-	return union.New(named...)
+	return union.New(authorizers...)
 }
 
 // evaluate runs the second phase for one object. The server evaluates first what it can evaluate itself. The
@@ -112,15 +112,15 @@ func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, 
 
 // builtin is the server's own evaluator. What it fails at is left to the authorizer.
 func (r *libraryRun) builtin(ctx context.Context, c authorizer.Condition, data authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
-	mine := c.(condition)
-	truth := mine.PerObject[data.(record).object]
-	if mine.Builtin != "" {
-		truth = mine.Builtin
+	cond := c.(condition)
+	truth := cond.PerObject[data.(record).object]
+	if cond.Builtin != "" {
+		truth = cond.Builtin
 	}
 	if truth == vectors.Error || !slices.Contains(r.m.Server.BuiltinTypes, c.GetType()) {
 		return authorizer.ConditionsEvaluationResultUnevaluatable()
 	}
-	if mine.Secondary {
+	if cond.Secondary {
 		d, _, _ := r.second.Authorize(ctx, r.attributes)
 		return authorizer.ConditionEvaluationResultBoolean(d == authorizer.DecisionAllow)
 	}
@@ -141,7 +141,7 @@ func (r *libraryRun) authorizer(a *vectors.Authorizer) (authorizer.Authorizer, e
 }
 
 func (r *libraryRun) union(a *vectors.Authorizer, sets []vectors.ConditionSet) (authorizer.Authorizer, error) {
-	named := make([]union.NamedAuthorizer, 0, len(sets))
+	authorizers := make([]union.NamedAuthorizer, 0, len(sets))
 	for i, s := range sets {
 		var inner authorizer.Authorizer
 		if s.ConditionsChain != nil {
@@ -159,13 +159,13 @@ func (r *libraryRun) union(a *vectors.Authorizer, sets []vectors.ConditionSet) (
 			}
 			inner = &link{run: r, a: &one}
 		}
-		named = append(named, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("set-%d", i), Authorizer: inner})
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("set-%d", i), Authorizer: inner})
 	}
-	return union.New(named...)
+	return union.New(authorizers...)
 }
 
-// noted adds who was asked, once for all of its sets.
-func noted(to *[]string, name string) {
+// noteName adds who was asked, once for all of its sets.
+func noteName(to *[]string, name string) {
 	if n := len(*to); n == 0 || (*to)[n-1] != name {
 		*to = append(*to, name)
 	}
@@ -188,7 +188,7 @@ func (l *link) Authorize(ctx context.Context, a authorizer.Attributes) (authoriz
 func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	l.run.asking = cmp.Or(l.run.asking, &l.run.want.Asked)
 	if !l.a.Cached {
-		noted(l.run.asking, l.a.Name)
+		noteName(l.run.asking, l.a.Name)
 	}
 	var err error
 	if l.a.Error {
@@ -205,15 +205,15 @@ func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 	case vectors.NoOpinion:
 		return authorizer.ConditionsAwareDecisionNoOpinion(l.a.Reason, err)
 	}
-	by := map[vectors.Decision][]authorizer.Condition{}
+	byEffect := map[vectors.Decision][]authorizer.Condition{}
 	for _, c := range l.a.Conditions {
-		by[c.Effect] = append(by[c.Effect], condition{c})
+		byEffect[c.Effect] = append(byEffect[c.Effect], condition{c})
 	}
-	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.Deny], by[vectors.NoOpinion], by[vectors.Allow])
+	return authorizer.ConditionsAwareDecisionConditionsMap(byEffect[vectors.Deny], byEffect[vectors.NoOpinion], byEffect[vectors.Allow])
 }
 
 func (l *link) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
-	noted(&l.run.want.EvaluatedBy, l.a.Name)
+	noteName(&l.run.want.EvaluatedBy, l.a.Name)
 	if l.a.Cannot {
 		return authorizer.AuthorizerFunc(nil).EvaluateConditions(ctx, d, data)
 	}

@@ -80,14 +80,14 @@ func NewReport(all []*vectors.Vector, list *List, findings map[string]Finding) *
 		r.Sections = append(r.Sections, Section{Name: name})
 		sections[name] = i
 	}
-	var counted []*vectors.Vector
+	var countedVectors []*vectors.Vector
 	for _, v := range all {
 		i, listed := sections[v.Source.Section]
 		if !listed {
 			r.Stale = append(r.Stale, fmt.Sprintf("%s: the section %q is not listed", v.ID, v.Source.Section))
 			continue
 		}
-		counted = append(counted, v)
+		countedVectors = append(countedVectors, v)
 		r.add(v, &r.Sections[i], findings)
 	}
 	for _, s := range r.Sections {
@@ -95,7 +95,7 @@ func NewReport(all []*vectors.Vector, list *List, findings map[string]Finding) *
 			r.Stale = append(r.Stale, fmt.Sprintf("section %q has no vectors", s.Name))
 		}
 	}
-	r.Stale = append(r.Stale, list.findStale(all, counted, findings)...)
+	r.Stale = append(r.Stale, list.findStale(all, countedVectors, findings)...)
 	r.Divergences, r.Absent = list.Divergences, list.Absent
 	return r
 }

@@ -8,12 +8,12 @@ import (
 
 // findStale counts how often each entry of the list was seen, and returns the entries that are no longer true. Each
 // divergence must be seen, and each vector that it names must differ. An absent part must name known vectors.
-func (l *List) findStale(all, counted []*vectors.Vector, findings map[string]Finding) (stale []string) {
-	known, differing := map[string]bool{}, map[string]bool{}
+func (l *List) findStale(all, countedVectors []*vectors.Vector, findings map[string]Finding) (stale []string) {
+	ids, differing := map[string]bool{}, map[string]bool{}
 	for _, v := range all {
-		known[v.ID] = true
+		ids[v.ID] = true
 	}
-	for _, v := range counted {
+	for _, v := range countedVectors {
 		l.countSeen(v, findings[v.ID])
 		kind := findings[v.ID].Kind
 		differing[v.ID] = kind == Divergent || kind == Failed
@@ -22,7 +22,7 @@ func (l *List) findStale(all, counted []*vectors.Vector, findings map[string]Fin
 		stale = append(stale, checkEntry("divergence", d, "nothing differs any more", differing, "does not differ, or is not a vector")...)
 	}
 	for _, d := range l.Absent {
-		stale = append(stale, checkEntry("absent", d, "no vector is about it", known, "is not a vector")...)
+		stale = append(stale, checkEntry("absent", d, "no vector is about it", ids, "is not a vector")...)
 	}
 	for _, d := range l.Absent {
 		if probe := probes[d.Probe]; probe == nil {

@@ -20,15 +20,15 @@ type facts struct {
 }
 
 // text returns a string in an object, and whether the object has that string.
-func text(o vectors.Object, path ...string) (s string, there bool) {
-	s, there, err := unstructured.NestedString(o, path...)
-	return s, there && err == nil
+func text(o vectors.Object, path ...string) (s string, isThere bool) {
+	s, isThere, err := unstructured.NestedString(o, path...)
+	return s, isThere && err == nil
 }
 
 // hasField reports whether an object has anything at a path.
 func hasField(o vectors.Object, path ...string) bool {
-	_, there, err := unstructured.NestedFieldNoCopy(o, path...)
-	return there && err == nil
+	_, isThere, err := unstructured.NestedFieldNoCopy(o, path...)
+	return isThere && err == nil
 }
 
 func truth(b bool) vectors.Truth {
@@ -114,8 +114,8 @@ var (
 			return hasField(o, "spec", "class"), hasField(o, "spec")
 		})),
 		open(`object.spec.replicas > 3`, field(object, func(_ *facts, o vectors.Object) (bool, bool) {
-			n, there, err := unstructured.NestedInt64(o, "spec", "replicas") // a text cannot be compared with a number
-			return n > 3, there && err == nil
+			n, isThere, err := unstructured.NestedInt64(o, "spec", "replicas") // a text cannot be compared with a number
+			return n > 3, isThere && err == nil
 		})),
 		open(`object.metadata.labels["env"] == "dev"`, field(object, func(_ *facts, o vectors.Object) (bool, bool) {
 			env, there := text(o, "metadata", "labels", "env")
@@ -128,8 +128,8 @@ var (
 		// These atoms have known values in places that the pruning of cel-go does not reach.
 		open(`object.metadata.name == request.userInfo.username`, field(object, func(f *facts, o vectors.Object) (bool, bool) { return hasName(o, f.user), true })),
 		open(`object.metadata.finalizers.all(f, f != request.userInfo.username)`, field(object, func(f *facts, o vectors.Object) (bool, bool) {
-			all, there, _ := unstructured.NestedStringSlice(o, "metadata", "finalizers")
-			return !slices.Contains(all, f.user), there
+			all, isThere, _ := unstructured.NestedStringSlice(o, "metadata", "finalizers")
+			return !slices.Contains(all, f.user), isThere
 		})),
 		{
 			text: `request.userInfo.groups.exists(g, g == object.spec.class)`,

@@ -57,9 +57,9 @@ type Explored struct {
 
 // Explore tries cases until there are too many disagreements or the context ends.
 func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
-	found := &Explored{Counts: NewCounts()}
+	result := &Explored{Counts: NewCounts()}
 	var mu sync.Mutex
-	err := o.each(ctx, func(n int) (goOn bool, err error) {
+	err := o.forEach(ctx, func(n int) (goOn bool, err error) {
 		b, err := o.Observe(subject, n)
 		if err != nil {
 			return false, err
@@ -70,20 +70,20 @@ func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, er
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		found.Counts.Add(judged.Counts)
+		result.Counts.Add(judged.Counts)
 		if judged.Disagreement != nil {
-			found.Disagreements = append(found.Disagreements, *judged.Disagreement)
+			result.Disagreements = append(result.Disagreements, *judged.Disagreement)
 		}
-		return len(found.Disagreements) < MaxDisagreements, nil
+		return len(result.Disagreements) < MaxDisagreements, nil
 	})
-	slices.SortFunc(found.Disagreements, func(a, b Disagreement) int { return a.Case - b.Case })
-	found.Stopped = found.Cases < o.Cases
-	return found, err
+	slices.SortFunc(result.Disagreements, func(a, b Disagreement) int { return a.Case - b.Case })
+	result.Stopped = result.Cases < o.Cases
+	return result, err
 }
 
-// each calls do with the numbers of all batches until do returns false. It makes several calls at once unless there is
+// forEach calls do with the numbers of all batches until do returns false. It makes several calls at once unless there is
 // one authorizer.
-func (o Exploration) each(ctx context.Context, do func(n int) (goOn bool, err error)) error {
+func (o Exploration) forEach(ctx context.Context, do func(n int) (goOn bool, err error)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
 	var ended atomic.Bool

@@ -60,8 +60,8 @@ func (a *Authorizer) Review(spec vectors.SubjectAccessReviewSpec) vectors.Subjec
 
 // Status writes a decision down.
 func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
-	asked := spec.Mode()
-	if len(d.Conditions) == 0 || asked == vectors.None || !isExact(spec.SubjectAccessReviewSpec) {
+	mode := spec.Mode()
+	if len(d.Conditions) == 0 || mode == vectors.None || !isExact(spec.SubjectAccessReviewSpec) {
 		return concrete(d.Fold(), cmp.Or(d.Reason, "it depends on conditions"), d.Err)
 	}
 	set := vectors.ConditionSet{AuthorizerName: a.setName()}
@@ -70,7 +70,7 @@ func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) 
 	}
 	for _, c := range d.Conditions {
 		c.Type, c.ID = a.Type, a.qualify(c.ID)
-		if asked == vectors.Optimized {
+		if mode == vectors.Optimized {
 			c.Description = ""
 		}
 		set.Conditions = append(set.Conditions, c)
@@ -80,7 +80,7 @@ func (a *Authorizer) Status(d FirstPhase, spec vectors.SubjectAccessReviewSpec) 
 		status.EvaluationError = "" // a conditional decision must have no other field
 	}
 	status.ConditionsChain = []vectors.ConditionSet{set}
-	if err := a.Wire.Rules.Validate(status, asked); err != nil {
+	if err := a.Wire.Rules.Validate(status, mode); err != nil {
 		return concrete(d.Fold(), "it depends on conditions that cannot be written down", err)
 	}
 	return status

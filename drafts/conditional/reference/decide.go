@@ -53,16 +53,16 @@ type group struct {
 
 // partially evaluates the policies of an effect as far as the request allows.
 func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.SubjectAccessReviewSpec) (g group) {
-	request, known := vectors.RequestFields(spec), knownData(spec)
+	request, data := vectors.RequestFields(spec), knownData(spec)
 	all := map[string]any{vectors.RequestVariable: request}
-	maps.Copy(all, known)
+	maps.Copy(all, data)
 	for i, p := range s.policies {
 		if p.Effect != effect {
 			continue
 		}
 		out, _, ok := evaluate(s.programs[i], all)
 		if !ok {
-			out = evaluatePartially(p.Expression, request, known)
+			out = evaluatePartially(p.Expression, request, data)
 		}
 		switch {
 		case out.err != nil:

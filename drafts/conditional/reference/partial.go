@@ -196,14 +196,14 @@ func policyProgram(expression string) (cel.Program, error) {
 }
 
 // evaluate returns the result of a program. ok is false if the result is unknown.
-func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
+func evaluate(p cel.Program, data map[string]any) (out partial, details *cel.EvalDetails, ok bool) {
 	var unknown []*interpreter.AttributePattern
 	for _, name := range vectors.LateVariables() {
-		if _, ok := known[name]; !ok {
+		if _, ok := data[name]; !ok {
 			unknown = append(unknown, cel.AttributePattern(name))
 		}
 	}
-	vars, err := cel.PartialVars(known, unknown...)
+	vars, err := cel.PartialVars(data, unknown...)
 	if err != nil {
 		return partial{err: celError(err)}, nil, true
 	}
@@ -223,23 +223,23 @@ func evaluate(p cel.Program, known map[string]any) (out partial, details *cel.Ev
 
 // evaluatePartially evaluates a policy for one request, and returns a residual if the result is not known yet. It
 // prunes the expression repeatedly until nothing changes, because pruning one part may make another one known.
-func evaluatePartially(expression string, request, known map[string]any) partial {
+func evaluatePartially(expression string, request, data map[string]any) partial {
 	compiled, err := specialize(expression, request)
 	if err != nil {
 		return partial{err: err}
 	}
-	out := prune(compiled, known)
+	out := prune(compiled, data)
 	for range maxPrunings {
 		if out.err != nil || out.residual == "" {
 			return out
 		}
 		env, _ := environments()
-		again, issues := env.Compile(out.residual)
+		residual, issues := env.Compile(out.residual)
 		if issues.Err() != nil {
 			return partial{err: celError(issues.Err())}
 		}
 		before := out.residual
-		if out = prune(again, known); out.residual == before {
+		if out = prune(residual, data); out.residual == before {
 			return out
 		}
 	}
@@ -250,13 +250,13 @@ func evaluatePartially(expression string, request, known map[string]any) partial
 const maxPrunings = 8
 
 // prune evaluates an expression as far as the known values allow.
-func prune(compiled *cel.Ast, known map[string]any) partial {
+func prune(compiled *cel.Ast, data map[string]any) partial {
 	conditions, _ := environments()
 	program, err := conditions.Program(compiled, cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))
 	if err != nil {
 		return partial{err: celError(err)}
 	}
-	out, details, ok := evaluate(program, known)
+	out, details, ok := evaluate(program, data)
 	if ok {
 		return out
 	}

@@ -20,14 +20,14 @@ func (a *Authorizer) evaluateStage(req *vectors.AuthorizationConditionsRequest) 
 		return nil
 	}
 	set := req.ConditionSets[0]
-	known := map[string]any{impersonated: req.ConditionData.Variables()[impersonated]}
+	data := map[string]any{impersonated: req.ConditionData.Variables()[impersonated]}
 	var left []vectors.Condition
 	isOpen := false
 	for _, c := range set.Conditions {
 		if c.Type != a.Type {
 			return nil
 		}
-		out := evaluatePartially(c.Condition, nil, known)
+		out := evaluatePartially(c.Condition, nil, data)
 		isKnown := out.err == nil && out.residual == ""
 		switch {
 		case isKnown && !out.value:

@@ -42,7 +42,7 @@ func (c *checker) vector(v *Vector) {
 	c.must(v.Description != "", "$", "the description is missing (expected a sentence)")
 	c.must(v.Source.Document != "" && v.Source.Section != "", "$.source", "the source is not complete (expected document and section)")
 	oneOf(c, "$.level", v.Level, Must, Should)
-	kinds := seq.Count([]bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil}, func(there bool) bool { return there })
+	kinds := seq.Count([]bool{v.APIServer != nil, v.Webhook != nil, v.Table != nil}, func(isThere bool) bool { return isThere })
 	c.must(kinds == 1, "$", "the file has %d of apiServer, webhook and table (expected one)", kinds)
 	if c.err != nil {
 		return
@@ -162,7 +162,7 @@ func (c *checker) webhook(w *Webhook) {
 }
 
 func (c *checker) step(steps []Step, i int, s Step, path string) {
-	kinds := seq.Count([]bool{s.Authorize != nil, s.Evaluate != nil, s.SetPolicies != nil}, func(there bool) bool { return there })
+	kinds := seq.Count([]bool{s.Authorize != nil, s.Evaluate != nil, s.SetPolicies != nil}, func(isThere bool) bool { return isThere })
 	if c.must(kinds == 1, path, "the step must have exactly one of authorize, evaluate and setPolicies"); kinds != 1 {
 		return
 	}

@@ -72,11 +72,11 @@ type Rules struct {
 	Staged bool
 }
 
-// Breaches returns the rules that a status breaks. asked is the mode that the client asked for.
-func (r Rules) Breaches(s SubjectAccessReviewStatus, asked Mode) (b Breaches) {
+// Breaches returns the rules that a status breaks. mode is the one that the client asked for.
+func (r Rules) Breaches(s SubjectAccessReviewStatus, mode Mode) (b Breaches) {
 	chain, isConcrete := s.ConditionsChain, s.Allowed || s.Denied
 	b.when(s.Allowed && s.Denied, "allowed-and-denied", "allowed and denied at once")
-	b.when(chain != nil && asked == None, "conditions-not-asked-for", "there is a %s", r.Chain)
+	b.when(chain != nil && mode == None, "conditions-not-asked-for", "there is a %s", r.Chain)
 	b.when(chain != nil && isConcrete, "allowed-beside-conditions", "%s beside allowed or denied", r.Chain)
 	b.when(chain != nil && len(chain) == 0, "empty-chain", "a %s without sets", r.Chain)
 	isExplained := s.Reason != "" || s.EvaluationError != ""
@@ -178,8 +178,8 @@ func (r Rules) validateID(id string) error {
 }
 
 // Validate returns the first rule that a status breaks.
-func (r Rules) Validate(s SubjectAccessReviewStatus, asked Mode) error {
-	return r.Breaches(s, asked).err()
+func (r Rules) Validate(s SubjectAccessReviewStatus, mode Mode) error {
+	return r.Breaches(s, mode).err()
 }
 
 // ValidateSet returns the first rule that a set breaks.

@@ -56,8 +56,8 @@ func (s *APIServer) Wanted(r Reading) Want {
 	return s.Want.But(*s.Eager)
 }
 
-// each calls do with each pair of fields of two results, and the name of the field.
-func (w *Want) each(other *Want, do func(name string, mine, others reflect.Value)) {
+// forEachField calls do with each pair of fields of two results, and the name of the field.
+func (w *Want) forEachField(other *Want, do func(name string, mine, others reflect.Value)) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Want]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		do(name, reflect.ValueOf(w).Elem().FieldByIndex(f.Index), reflect.ValueOf(other).Elem().FieldByIndex(f.Index))
@@ -66,7 +66,7 @@ func (w *Want) each(other *Want, do func(name string, mine, others reflect.Value
 
 // But returns a result with the fields that another one states.
 func (w Want) But(other Want) Want {
-	w.each(&other, func(_ string, mine, others reflect.Value) {
+	w.forEachField(&other, func(_ string, mine, others reflect.Value) {
 		if !others.IsZero() {
 			mine.Set(others)
 		}
@@ -76,7 +76,7 @@ func (w Want) But(other Want) Want {
 
 // Stated returns how many fields a result states that another one knows.
 func (w *Want) Stated(got *Want) (n int) {
-	w.each(got, func(_ string, a, b reflect.Value) {
+	w.forEachField(got, func(_ string, a, b reflect.Value) {
 		if !a.IsZero() && !b.IsZero() {
 			n++
 		}
@@ -86,7 +86,7 @@ func (w *Want) Stated(got *Want) (n int) {
 
 // Unknown returns the fields that a result states, and another one does not know.
 func (w *Want) Unknown(got *Want) (out []string) {
-	w.each(got, func(name string, a, b reflect.Value) {
+	w.forEachField(got, func(name string, a, b reflect.Value) {
 		if !a.IsZero() && b.IsZero() {
 			out = append(out, name)
 		}
@@ -96,7 +96,7 @@ func (w *Want) Unknown(got *Want) (out []string) {
 
 // Differences returns in which fields a result is not as wanted. What w leaves out, or got does not know, is not judged.
 func (w *Want) Differences(got *Want) (out []string) {
-	w.each(got, func(name string, a, b reflect.Value) {
+	w.forEachField(got, func(name string, a, b reflect.Value) {
 		if !a.IsZero() && !b.IsZero() && !reflect.DeepEqual(a.Interface(), b.Interface()) {
 			out = append(out, fmt.Sprintf("%s: want %v, got %v", name, reflect.Indirect(a), reflect.Indirect(b)))
 		}
@@ -110,11 +110,11 @@ type Answer struct{ Want }
 
 // MarshalJSON implements json.Marshaler.
 func (a Answer) MarshalJSON() ([]byte, error) {
-	known := map[string]any{}
-	a.each(&a.Want, func(name string, mine, _ reflect.Value) {
+	fields := map[string]any{}
+	a.forEachField(&a.Want, func(name string, mine, _ reflect.Value) {
 		if !mine.IsZero() {
-			known[name] = mine.Interface()
+			fields[name] = mine.Interface()
 		}
 	})
-	return json.Marshal(known)
+	return json.Marshal(fields)
 }

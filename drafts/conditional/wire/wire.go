@@ -82,12 +82,12 @@ func FindUnknown(answer []byte) (fields []string) {
 	if json.Unmarshal(answer, &in) != nil {
 		return nil
 	}
-	known := slices.Clone(concreteFields)
+	expectedFields := slices.Clone(concreteFields)
 	for _, r := range Revisions() {
-		known = append(known, r.Rules.Chain)
+		expectedFields = append(expectedFields, r.Rules.Chain)
 	}
 	for name := range in.Status {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(expectedFields, name) {
 			fields = append(fields, name)
 		}
 	}
@@ -109,22 +109,22 @@ func Recognize(answer []byte) []*Revision {
 	if !slices.ContainsFunc(Revisions(), isThere) {
 		return nil // without the field of a chain, other fields have no meaning
 	}
-	return seq.Filter(Revisions(), func(r *Revision) bool { return marked(any(in.Status), r.marks) })
+	return seq.Filter(Revisions(), func(r *Revision) bool { return isMarked(any(in.Status), r.marks) })
 }
 
-// marked reports whether a value has a field with one of some names, at any depth. It does not look into a
+// isMarked reports whether a value has a field with one of some names, at any depth. It does not look into a
 // conditionalDecision, where the names of other revisions have another meaning.
-func marked(value any, marks []string) bool {
+func isMarked(value any, marks []string) bool {
 	switch v := value.(type) {
 	case []any:
-		return slices.ContainsFunc(v, func(one any) bool { return marked(one, marks) })
+		return slices.ContainsFunc(v, func(one any) bool { return isMarked(one, marks) })
 	case map[string]any:
 		for name, one := range v {
 			isMark, isOwn := slices.Contains(marks, name), name != Upstream.Rules.Chain
 			if isMark {
 				return true
 			}
-			if isOwn && marked(one, marks) {
+			if isOwn && isMarked(one, marks) {
 				return true
 			}
 		}
@@ -183,8 +183,8 @@ func write[T any](version, kind, field string, f form[T], t T) ([]byte, error) {
 	return json.Marshal(map[string]any{"apiVersion": version, "kind": kind, field: body})
 }
 
-// read reads one part of a review. there reports whether the review has that part.
-func read[T any](body []byte, version, kind, field string, f form[T]) (t T, there bool, err error) {
+// read reads one part of a review. isThere reports whether the review has that part.
+func read[T any](body []byte, version, kind, field string, f form[T]) (t T, isThere bool, err error) {
 	var in map[string]json.RawMessage
 	var head struct{ APIVersion, Kind string }
 	if json.Unmarshal(body, &in) != nil || json.Unmarshal(body, &head) != nil {
@@ -256,8 +256,8 @@ func (r *Revision) AnswerConditions(uid string, a vectors.AuthorizationCondition
 
 // ReadConditions reads the response. It returns nil if there is none.
 func (r *Revision) ReadConditions(body []byte) (*vectors.AuthorizationConditionsResponse, error) {
-	a, there, err := read(body, ConditionsVersion, ConditionsKind, "response", r.response)
-	if !there {
+	a, isThere, err := read(body, ConditionsVersion, ConditionsKind, "response", r.response)
+	if !isThere {
 		return nil, err
 	}
 	return &a.AuthorizationConditionsResponse, nil
@@ -265,8 +265,8 @@ func (r *Revision) ReadConditions(body []byte) (*vectors.AuthorizationConditions
 
 // IsReplyTo reports whether a response repeats the UID of the review that asked, in revisions that demand it.
 func (r *Revision) IsReplyTo(uid string, body []byte) bool {
-	a, there, err := read(body, ConditionsVersion, ConditionsKind, "response", r.response)
-	isRead := there && err == nil
+	a, isThere, err := read(body, ConditionsVersion, ConditionsKind, "response", r.response)
+	isRead := isThere && err == nil
 	return !r.Rules.Union || !isRead || a.uid == uid
 }
 
@@ -323,13 +323,13 @@ func (r *Revision) cannotAnswer(a *vectors.Authorizer) string {
 	// The vectors follow the text of Seed, with the exception of sets of sets.
 	text := Seed.Rules
 	text.Depth = Merged.Rules.Depth
-	ours, theirs := r.Rules.Validate(answer, vectors.Optimized), text.Validate(answer, vectors.Optimized)
+	ownErr, textErr := r.Rules.Validate(answer, vectors.Optimized), text.Validate(answer, vectors.Optimized)
 	switch {
-	case theirs == nil && ours != nil:
-		return "an answer that breaks a rule of it: " + ours.Error()
-	case theirs != nil && ours == nil:
-		return "an answer that breaks a rule that it does not have: " + theirs.Error()
-	case theirs != nil && a.FailureMode == vectors.FailNoOpinion:
+	case textErr == nil && ownErr != nil:
+		return "an answer that breaks a rule of it: " + ownErr.Error()
+	case textErr != nil && ownErr == nil:
+		return "an answer that breaks a rule that it does not have: " + textErr.Error()
+	case textErr != nil && a.FailureMode == vectors.FailNoOpinion:
 		return "a failure mode"
 	}
 	return ""

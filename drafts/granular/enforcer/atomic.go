@@ -24,16 +24,16 @@ func (c Change) splitAtomic(root *permissions.Node, path fieldpath.Path) (out []
 	if !areMaps || len(old)+len(updated) == 0 {
 		return []fieldpath.Path{path}
 	}
-	both := maps.Clone(old)
-	maps.Copy(both, updated)
-	for _, name := range slices.Sorted(maps.Keys(both)) {
+	union := maps.Clone(old)
+	maps.Copy(union, updated)
+	for _, name := range slices.Sorted(maps.Keys(union)) {
 		before, wasThere := old[name]
 		after, isThere := updated[name]
 		if wasThere == isThere && reflect.DeepEqual(before, after) {
 			continue
 		}
 		inner := extend(path, fieldpath.FieldNameElement(name))
-		if c.chosen(inner) {
+		if c.isChosen(inner) {
 			out = append(out, c.splitAtomic(root, inner)...)
 		}
 	}

@@ -49,16 +49,16 @@ func (c Change) Paths() ([]fieldpath.Path, error) {
 	changed := diff.Removed.Union(diff.Modified).Union(diff.Added).Leaves().RecursiveDifference(serverOwned)
 	var out []fieldpath.Path
 	changed.Iterate(func(p fieldpath.Path) {
-		if len(p) > 0 && c.chosen(p) {
+		if len(p) > 0 && c.isChosen(p) {
 			out = append(out, p.Copy())
 		}
 	})
 	return append(out, c.findReordered()...), nil
 }
 
-// chosen reports whether the actor has chosen the change of a path. On creation, the server adds fields that the actor
+// isChosen reports whether the actor has chosen the change of a path. On creation, the server adds fields that the actor
 // has not chosen.
-func (c Change) chosen(p fieldpath.Path) bool {
+func (c Change) isChosen(p fieldpath.Path) bool {
 	if c.Old != nil {
 		return true
 	}

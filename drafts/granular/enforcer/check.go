@@ -38,7 +38,7 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outco
 	if ordinary && !root.Excluded() {
 		return &outcome{as: r.User}, nil // the permission contains every field
 	}
-	as := r.User
+	userInfo := r.User
 	if !ordinary {
 		d.Granular, err = ask(permissions.GeneralVerb)
 		switch {
@@ -50,16 +50,16 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outco
 			return nil, forbidden(r, r.Info.Verb, "granular permissions are of no use in this API group")
 		}
 		// Requests that granular permissions allow are carried out with every right.
-		as = &user.DefaultInfo{Name: r.User.GetName(), UID: r.User.GetUID(), Extra: r.User.GetExtra(), Groups: append(slices.Clone(r.User.GetGroups()), e.o.Group)}
+		userInfo = &user.DefaultInfo{Name: r.User.GetName(), UID: r.User.GetUID(), Extra: r.User.GetExtra(), Groups: append(slices.Clone(r.User.GetGroups()), e.o.Group)}
 	}
 	if !e.o.Steps.Checked(r) {
-		return &outcome{as: as}, nil
+		return &outcome{as: userInfo}, nil
 	}
-	return e.check(ctx, r, root, as, ordinary, ask, d)
+	return e.check(ctx, r, root, userInfo, ordinary, ask, d)
 }
 
 // check computes the change that a request makes, and asks for the permissions of the changed fields.
-func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node, as user.Info, ordinary bool, ask Ask, d *Decision) (*outcome, error) {
+func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node, userInfo user.Info, ordinary bool, ask Ask, d *Decision) (*outcome, error) {
 	old, err := e.fetchStored(ctx, r)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	change, err := e.dryRun(ctx, r, as, old, body)
+	change, err := e.dryRun(ctx, r, userInfo, old, body)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 		fields = e.o.Steps.Excluded(fields)
 	}
 	if e.o.Steps.Early {
-		if _, err := e.send(ctx, r, r.http.URL.RawQuery, body, as); err != nil {
+		if _, err := e.send(ctx, r, r.http.URL.RawQuery, body, userInfo); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +96,7 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 		denied.ErrStatus.Message = e.o.Steps.Message(r, d.Missing)
 		return nil, denied
 	}
-	return &outcome{as: as, body: body}, nil
+	return &outcome{as: userInfo, body: body}, nil
 }
 
 // fetchStored returns the stored object that a request changes. It is nil if the request creates the object.
@@ -119,7 +119,7 @@ func (e *Enforcer) fetchStored(ctx context.Context, r *Request) (map[string]any,
 	return old.Object, nil
 }
 
-func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map[string]any, body []byte) (Change, error) {
+func (e *Enforcer) dryRun(ctx context.Context, r *Request, userInfo user.Info, old map[string]any, body []byte) (Change, error) {
 	c := Change{Old: old}
 	query, err := url.ParseQuery(r.http.URL.RawQuery)
 	if err == nil {
@@ -129,7 +129,7 @@ func (e *Enforcer) dryRun(ctx context.Context, r *Request, as user.Info, old map
 		return c, apierrors.NewBadRequest(err.Error())
 	}
 	query.Set("dryRun", "All")
-	updated, err := e.send(ctx, r, query.Encode(), body, as)
+	updated, err := e.send(ctx, r, query.Encode(), body, userInfo)
 	if err != nil {
 		return c, err
 	}

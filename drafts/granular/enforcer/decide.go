@@ -38,9 +38,9 @@ func Decide(fields []Changed, ask Ask) (*Missing, error) {
 			return &Missing{Field: f.Path}, nil
 		}
 	}
-	covered := make([]bool, len(fields))
+	isCovered := make([]bool, len(fields))
 	for _, q := range questions {
-		if !slices.ContainsFunc(q.fields, func(i int) bool { return !covered[i] }) {
+		if !slices.ContainsFunc(q.fields, func(i int) bool { return !isCovered[i] }) {
 			continue
 		}
 		allowed, err := ask(q.verb)
@@ -49,8 +49,8 @@ func Decide(fields []Changed, ask Ask) (*Missing, error) {
 		}
 		for _, i := range q.fields {
 			open[i]--
-			covered[i] = covered[i] || allowed
-			if !covered[i] && open[i] == 0 {
+			isCovered[i] = isCovered[i] || allowed
+			if !isCovered[i] && open[i] == 0 {
 				return &Missing{Field: fields[i].Path, Verb: q.verb}, nil
 			}
 		}

@@ -71,9 +71,9 @@ func respond(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // pass sends a request to the API server as a user. If body is not nil, it replaces the body of the client.
-func (e *Enforcer) pass(w http.ResponseWriter, r *http.Request, as user.Info, body []byte) {
+func (e *Enforcer) pass(w http.ResponseWriter, r *http.Request, userInfo user.Info, body []byte) {
 	proxy := &httputil.ReverseProxy{
-		Transport: e.roundTripper(as),
+		Transport: e.roundTripper(userInfo),
 		// The response to a watch is a stream.
 		FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -108,14 +108,14 @@ func (e *Enforcer) roundTripper(u user.Info) http.RoundTripper {
 
 // send sends a client's request as a user, with another query and body. It returns an error if the API server refuses
 // the request.
-func (e *Enforcer) send(ctx context.Context, r *Request, query string, body []byte, as user.Info) ([]byte, error) {
+func (e *Enforcer) send(ctx context.Context, r *Request, query string, body []byte, userInfo user.Info) ([]byte, error) {
 	out := r.http.Clone(ctx)
 	out.URL.Scheme, out.URL.Host, out.URL.RawQuery, out.Host, out.RequestURI = e.url.Scheme, e.url.Host, query, "", ""
 	out.Header.Del("Authorization")
 	out.Header.Del("Accept-Encoding")
 	out.Header.Set("Accept", "application/json")
 	setBody(out, body)
-	response, err := e.roundTripper(as).RoundTrip(out)
+	response, err := e.roundTripper(userInfo).RoundTrip(out)
 	if err != nil {
 		return nil, err
 	}

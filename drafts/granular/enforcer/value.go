@@ -8,9 +8,9 @@ import (
 // isAt returns a function that reports whether an object has a value at a path. Numbers are equal whatever their types
 // are.
 func isAt(object map[string]any, path fieldpath.Path) func(any) bool {
-	return func(wanted any) bool {
-		found := find(value.NewValueInterface(object), path)
-		return found != nil && value.Equals(found, value.NewValueInterface(wanted))
+	return func(want any) bool {
+		got := find(value.NewValueInterface(object), path)
+		return got != nil && value.Equals(got, value.NewValueInterface(want))
 	}
 }
 

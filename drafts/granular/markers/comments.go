@@ -87,15 +87,15 @@ func (l *loader) packageLines(p *goPackage) (out []commentLine) {
 // checkAttached refuses markers that are before no type and no field, where they would have no effect, and unknown ones
 // wherever they are.
 func (l *loader) checkAttached(p *goPackage) error {
-	attached := map[*ast.CommentGroup]bool{}
+	isAttached := map[*ast.CommentGroup]bool{}
 	for _, groups := range l.comments {
 		for _, group := range groups {
-			attached[group] = true
+			isAttached[group] = true
 		}
 	}
 	for _, file := range p.files {
 		for _, group := range file.Comments {
-			if err := l.checkGroup(group, attached[group]); err != nil {
+			if err := l.checkGroup(group, isAttached[group]); err != nil {
 				return err
 			}
 		}

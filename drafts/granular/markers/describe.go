@@ -193,16 +193,16 @@ func (w *walker) addValues(f *permissions.Field, m marks) error {
 
 // addParameter gives a field the parameter that its markers name.
 func (w *walker) addParameter(f *permissions.Field, m marks, at place) error {
-	named, has := m[parameterizedBy]
+	parameter, has := m[parameterizedBy]
 	if !has {
 		return nil
 	}
-	p, isEmitted := at.parameters[named.value]
+	p, isEmitted := at.parameters[parameter.value]
 	switch {
 	case !isEmitted:
-		return fmt.Errorf("%s: path %q: nothing in the path emits the parameter %q, expected %sparameter-source with it %s, on a field by which items of a list are identified, or on the items of a set", named.at, at, named.value, w.prefix, w.keys)
+		return fmt.Errorf("%s: path %q: nothing in the path emits the parameter %q, expected %sparameter-source with it %s, on a field by which items of a list are identified, or on the items of a set", parameter.at, at, parameter.value, w.prefix, w.keys)
 	case p.item != at.lastItem():
-		return fmt.Errorf("%s: path %q: the parameter %q comes from %s, expected one of the last item, %s", named.at, at, named.value, p.item, at.lastItem())
+		return fmt.Errorf("%s: path %q: the parameter %q comes from %s, expected one of the last item, %s", parameter.at, at, parameter.value, p.item, at.lastItem())
 	}
 	f.Parameter = &permissions.Parameter{Source: p.source, Key: p.key, Treatment: permissions.Treatment(m[parameterTreatment].value)}
 	return nil

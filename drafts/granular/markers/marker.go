@@ -43,11 +43,11 @@ func checkName(prefix string, n markerName) error {
 	if _, isKnown := forms[n]; isKnown {
 		return nil
 	}
-	var known []string
+	var names []string
 	for _, other := range slices.Sorted(maps.Keys(forms)) {
-		known = append(known, prefix+string(other))
+		names = append(names, prefix+string(other))
 	}
-	return fmt.Errorf("unknown marker %s%s, expected one of %s", prefix, n, strings.Join(known, ", "))
+	return fmt.Errorf("unknown marker %s%s, expected one of %s", prefix, n, strings.Join(names, ", "))
 }
 
 // checkValue refuses a value that does not have the form of its marker.

@@ -50,13 +50,13 @@ var typeDialect = dialect{
 // +kubebuilder:resource:path or else the plural of its type.
 func ReadTypes(dir string) (*permissions.Set, error) {
 	l := &loader{files: token.NewFileSet(), parsed: map[string]*goPackage{}, comments: map[ast.Node][]*ast.CommentGroup{}}
-	found, err := l.load(dir)
+	pkgs, err := l.load(dir)
 	if err != nil {
 		return nil, err
 	}
 	reader := &typeReader{loader: l, ancestors: map[*typeDeclaration]string{}}
 	var roots []root
-	for _, p := range found {
+	for _, p := range pkgs {
 		more, err := reader.readRoots(p)
 		if err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func ReadTypes(dir string) (*permissions.Set, error) {
 }
 
 // newSet returns the descriptions of resources.
-func newSet(about string, roots []root, d dialect) (*permissions.Set, error) {
+func newSet(description string, roots []root, d dialect) (*permissions.Set, error) {
 	all, places, err := describe(roots, d)
 	if err != nil {
 		return nil, err
@@ -83,5 +83,5 @@ func newSet(about string, roots []root, d dialect) (*permissions.Set, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%w, expected %sverb on one", ErrNothing, d.prefix)
 	}
-	return permissions.Describe(about, all, func(path string) string { return places[path] })
+	return permissions.Describe(description, all, func(path string) string { return places[path] })
 }

@@ -20,13 +20,13 @@ func (m marks) add(n markerName, value, at, prefix string) error {
 // merge adds the markers of a type to those of a field that has the type, or of a type that is declared by it. One
 // place has one permission, so both may not give different ones.
 func (m marks) merge(ofType marks) error {
-	for n, theirs := range ofType {
-		ours, isThere := m[n]
-		if isThere && ours.value != theirs.value {
-			return fmt.Errorf("%s: %s%s is %q, and %q for the type at %s (expected one of them)", ours.at, commentPrefix, n, ours.value, theirs.value, theirs.at)
+	for n, typeMark := range ofType {
+		ownMark, isThere := m[n]
+		if isThere && ownMark.value != typeMark.value {
+			return fmt.Errorf("%s: %s%s is %q, and %q for the type at %s (expected one of them)", ownMark.at, commentPrefix, n, ownMark.value, typeMark.value, typeMark.at)
 		}
 		if !isThere {
-			m[n] = theirs
+			m[n] = typeMark
 		}
 	}
 	return nil

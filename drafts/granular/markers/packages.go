@@ -49,16 +49,16 @@ func (l *loader) load(dir string) ([]*goPackage, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return nil, errors.New("there is no go command on the PATH, expected one, because it says which files a package has")
 	}
-	found, err := packages.Load(&packages.Config{
+	pkgs, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule,
 		Dir:  dir,
 	}, "./...")
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(found, func(a, b *packages.Package) int { return cmp.Compare(a.PkgPath, b.PkgPath) })
+	slices.SortFunc(pkgs, func(a, b *packages.Package) int { return cmp.Compare(a.PkgPath, b.PkgPath) })
 	var out []*goPackage
-	for _, p := range found {
+	for _, p := range pkgs {
 		parsed, err := l.parse(p)
 		if err != nil {
 			return nil, err

@@ -37,14 +37,14 @@ func eachEntry(n *yaml.Node, call func(key, value *yaml.Node) error) error {
 }
 
 // get returns the value of a key of a mapping, or nil.
-func get(n *yaml.Node, key string) (found *yaml.Node) {
+func get(n *yaml.Node, key string) (node *yaml.Node) {
 	_ = eachEntry(n, func(k, value *yaml.Node) error {
 		if k.Value == key {
-			found = follow(value)
+			node = follow(value)
 		}
 		return nil
 	})
-	return found
+	return node
 }
 
 // text returns the scalar that is the value of a key of a mapping, or "".

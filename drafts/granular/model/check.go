@@ -25,7 +25,7 @@ func Excluded(chains []permissions.Chain) []permissions.Chain {
 
 // Check returns what is wrong with the questions that were asked for chains, and with the decision after them. It
 // follows the rules of the KEP, and does not repeat a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
-func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []string) {
+func Check(chains []permissions.Chain, checks []Answer, allowed bool) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	depth := map[string]int{}
 	for _, c := range chains {
@@ -37,23 +37,23 @@ func Check(chains []permissions.Chain, asked []Answer, allowed bool) (wrong []st
 	}
 	answers, last := map[string]bool{}, 0
 	granted := func(verb string) bool { return answers[verb] }
-	for _, a := range asked {
-		needed := func(c permissions.Chain) bool {
+	for _, a := range checks {
+		isNeeded := func(c permissions.Chain) bool {
 			return c.Has(func(verb string) bool { return verb == a.Verb }) && !c.Has(granted)
 		}
 		d, known := depth[a.Verb]
-		_, again := answers[a.Verb]
+		_, isRepeated := answers[a.Verb]
 		switch {
 		case !known:
 			say("%s was asked, and is not a permission of a field that changes", a.Verb)
 			continue
-		case again:
+		case isRepeated:
 			say("%s was asked twice", a.Verb)
 		case d < last:
 			say("%s was asked after a more specific permission", a.Verb)
 		case isLost(chains, answers):
 			say("%s was asked after the request had failed", a.Verb)
-		case !slices.ContainsFunc(chains, needed):
+		case !slices.ContainsFunc(chains, isNeeded):
 			say("%s was asked, and no field needs it any more", a.Verb)
 		}
 		last = max(last, d)

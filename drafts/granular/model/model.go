@@ -60,7 +60,7 @@ func keep(sent, created any) (any, bool) {
 	out := map[string]any{}
 	for name, value := range c {
 		if v, ok := s[name]; ok {
-			if kept, some := keep(v, value); some {
+			if kept, isKept := keep(v, value); isKept {
 				out[name] = kept
 			}
 		}
@@ -77,31 +77,31 @@ func at(object map[string]any, name string) any {
 	return absent{}
 }
 
-// walk compares two values at a node. above are the permissions of the places around it.
-func walk(node *permissions.Node, above permissions.Chain, parameter string, old, updated any) []permissions.Chain {
+// walk compares two values at a node. parent has the permissions of the places around it.
+func walk(node *permissions.Node, parent permissions.Chain, parameter string, old, updated any) []permissions.Chain {
 	if reflect.DeepEqual(old, updated) {
 		return nil
 	}
 	if node == nil {
-		return []permissions.Chain{above}
+		return []permissions.Chain{parent}
 	}
-	here := slices.Clone(above)
+	chain := slices.Clone(parent)
 	if node.Field != nil {
-		here = append(here, node.Field.Permission(parameter, func(value any) bool { return isSame(value, updated) }))
+		chain = append(chain, node.Field.Permission(parameter, func(value any) bool { return isSame(value, updated) }))
 	}
 	if len(node.Children) == 0 {
-		return []permissions.Chain{here}
+		return []permissions.Chain{chain}
 	}
 	o, oldIsMap := fields(old)
 	if u, newIsMap := fields(updated); oldIsMap && newIsMap {
-		return walkMap(node, here, parameter, o, u)
+		return walkMap(node, chain, parameter, o, u)
 	}
 	if items := node.Items(); items != nil && items.Field.Parameter.Source != permissions.MapKey {
 		if o, u := indexByKey(items, old), indexByKey(items, updated); o != nil && u != nil {
-			return walkLists(items, here, o, u)
+			return walkLists(items, chain, o, u)
 		}
 	}
-	return []permissions.Chain{here}
+	return []permissions.Chain{chain}
 }
 
 // isSame reports whether two scalars are the same. Numbers are, if they are equal.
@@ -132,9 +132,9 @@ func fields(v any) (map[string]any, bool) {
 	return m, ok
 }
 
-func walkMap(node *permissions.Node, here permissions.Chain, parameter string, old, updated map[string]any) (out []permissions.Chain) {
+func walkMap(node *permissions.Node, chain permissions.Chain, parameter string, old, updated map[string]any) (out []permissions.Chain) {
 	if len(old) == 0 && len(updated) == 0 {
-		return []permissions.Chain{here} // an empty map is added or removed
+		return []permissions.Chain{chain} // an empty map is added or removed
 	}
 	items := node.Items()
 	for _, name := range slices.Sorted(maps.Keys(both(old, updated))) {
@@ -145,7 +145,7 @@ func walkMap(node *permissions.Node, here permissions.Chain, parameter string, o
 				child, p = items, name
 			}
 		}
-		out = append(out, walk(child, here, p, at(old, name), at(updated, name))...)
+		out = append(out, walk(child, chain, p, at(old, name), at(updated, name))...)
 	}
 	return out
 }
@@ -192,14 +192,14 @@ func (l *list) staying(in *list) []string {
 	return slices.DeleteFunc(slices.Clone(l.keys), func(k string) bool { return !slices.Contains(in.keys, k) })
 }
 
-func walkLists(items *permissions.Node, here permissions.Chain, old, updated *list) (out []permissions.Chain) {
+func walkLists(items *permissions.Node, chain permissions.Chain, old, updated *list) (out []permissions.Chain) {
 	for _, key := range slices.Sorted(maps.Keys(both(old.items, updated.items))) {
-		out = append(out, walk(items, here, key, at(old.items, key), at(updated.items, key))...)
+		out = append(out, walk(items, chain, key, at(old.items, key), at(updated.items, key))...)
 	}
 	reordered := !slices.Equal(old.staying(updated), updated.staying(old))
 	empty := len(old.keys) == 0 && len(updated.keys) == 0 // an empty list is added or removed
 	if reordered || empty {
-		out = append(out, here)
+		out = append(out, chain)
 	}
 	return out
 }

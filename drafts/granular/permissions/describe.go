@@ -15,11 +15,11 @@ type Description struct {
 // Describe returns the set of some descriptions. They are checked as those of a file are. For the message of an error
 // place returns where something comes from; its path is the one in a file that has one resource for each description,
 // such as $.resources[0].fields[2]. Versions of a resource that have the same fields become one resource of the set.
-func Describe(about string, all []Description, place func(path string) string) (*Set, error) {
-	set, known := &Set{Kind: Kind, Description: about}, verbs{}
+func Describe(description string, all []Description, place func(path string) string) (*Set, error) {
+	set, knownVerbs := &Set{Kind: Kind, Description: description}, verbs{}
 	for i, d := range all {
 		r := resource{Group: d.Group, Versions: []string{d.Version}, Resource: d.Resource, Fields: d.Fields}
-		if at, err := checkResource(r, fmt.Sprintf("$.resources[%d]", i), known); err != nil {
+		if at, err := checkResource(r, fmt.Sprintf("$.resources[%d]", i), knownVerbs); err != nil {
 			return nil, fmt.Errorf("%s: %w", place(at), err)
 		}
 		set.merge(r)

@@ -41,10 +41,10 @@ func parseFile(name string, data []byte) (*Set, error) {
 	if len(set.Resources) == 0 {
 		return nil, fmt.Errorf("%s: resources: expected at least one", y.At("$"))
 	}
-	known := verbs{}
+	knownVerbs := verbs{}
 	for i, r := range set.Resources {
 		path := fmt.Sprintf("$.resources[%d]", i)
-		if at, err := checkResource(r, path, known); err != nil {
+		if at, err := checkResource(r, path, knownVerbs); err != nil {
 			return nil, fmt.Errorf("%s: %w", y.At(at), err)
 		}
 		for j := range r.Embeds {
@@ -61,8 +61,8 @@ func parseFile(name string, data []byte) (*Set, error) {
 }
 
 // checkResource checks the description of a resource, which is at a path in its file. It returns the place of an error.
-// known has the verbs of the resources before it.
-func checkResource(r resource, path string, known verbs) (at string, err error) {
+// knownVerbs has the verbs of the resources before it.
+func checkResource(r resource, path string, knownVerbs verbs) (at string, err error) {
 	if err := checkNames(r); err != nil {
 		return path, err
 	}
@@ -76,7 +76,7 @@ func checkResource(r resource, path string, known verbs) (at string, err error) 
 			err = field.checkVerb(r.Resource)
 		}
 		if err == nil {
-			err = known.add(field)
+			err = knownVerbs.add(field)
 		}
 		if err == nil {
 			err = root.add(field)

@@ -67,10 +67,10 @@ func (v verbs) add(f *Field) error {
 
 // checkVerbs refuses descriptions that give one verb two meanings.
 func (s *Set) checkVerbs() error {
-	known := verbs{}
+	knownVerbs := verbs{}
 	for _, r := range s.Resources {
 		for _, f := range r.Fields {
-			if err := known.add(f); err != nil {
+			if err := knownVerbs.add(f); err != nil {
 				return fmt.Errorf("%s: %w", r.Resource, err)
 			}
 		}

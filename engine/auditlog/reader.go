@@ -57,9 +57,9 @@ var needle = []byte("impersonate")
 
 // Reader reads audit logs. It may be used for one file after the other, not by several goroutines.
 type Reader struct {
-	// Each is called with every event that impersonates. again says that the request
-	// was told of before: it is not to be counted twice. An error ends the reading.
-	Each func(e *auditv1.Event, again bool) error
+	// Each is called with every event that impersonates. isRepeated means that an
+	// earlier event was of the same request: it is not to be counted twice. An error ends the reading.
+	Each func(e *auditv1.Event, isRepeated bool) error
 	// Progress, if set, is called after every chunk.
 	Progress func(Stats)
 
@@ -144,11 +144,11 @@ func (r *Reader) lines(data []byte) (rest []byte, err error) {
 	for at := 0; at < len(data); {
 		length := bytes.IndexByte(data[at:], '\n')
 		line := data[at : at+length]
-		found := hit < at+length
-		if err := r.oneLine(line, found); err != nil {
+		hasMatch := hit < at+length
+		if err := r.oneLine(line, hasMatch); err != nil {
 			return nil, err
 		}
-		if at += length + 1; found {
+		if at += length + 1; hasMatch {
 			hit = next(data, at)
 		}
 	}
@@ -169,7 +169,7 @@ var (
 )
 
 // oneLine takes a line. One without the word is checked by its ends alone.
-func (r *Reader) oneLine(line []byte, found bool) error {
+func (r *Reader) oneLine(line []byte, hasMatch bool) error {
 	r.line++
 	line = bytes.TrimRight(line, " \t\r")
 	if len(line) == 0 {
@@ -183,7 +183,7 @@ func (r *Reader) oneLine(line []byte, found bool) error {
 		r.bad(0, "cut off: the line does not end with }")
 	case !bytes.HasPrefix(line, eventHead) && bytes.Contains(line[:min(len(line), headLength)], listHead):
 		return r.items(bytes.NewReader(line))
-	case found:
+	case hasMatch:
 		return r.event(line, 0)
 	case !bytes.HasPrefix(line, eventHead) && !bytes.Contains(line, groupName):
 		r.bad(0, "JSON, but not an event of audit.k8s.io")
@@ -202,23 +202,23 @@ func (r *Reader) event(raw []byte, item int64) error {
 	r.stats.Events++
 	switch {
 	case refused(e):
-		if !r.known(e) {
+		if !r.isKnown(e) {
 			r.stats.Refused++
 		}
 	case e.ImpersonatedUser != nil && e.ImpersonatedUser.Username != "":
-		again := r.known(e)
+		isRepeated := r.isKnown(e)
 		r.stats.Impersonated++
-		if again {
+		if isRepeated {
 			r.stats.Again++
 		}
-		return r.Each(e, again)
+		return r.Each(e, isRepeated)
 	}
 	return nil
 }
 
-// known tells whether a request was told of before, and remembers it. Clients may
-// choose the ID of their requests, so what another event says counts as well.
-func (r *Reader) known(e *auditv1.Event) bool {
+// isKnown reports whether an earlier event was of the same request, and remembers the request. Clients may choose the ID
+// of their requests, so what another event says counts as well.
+func (r *Reader) isKnown(e *auditv1.Event) bool {
 	if e.AuditID == "" {
 		return false
 	}

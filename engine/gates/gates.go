@@ -49,9 +49,9 @@ func Find(name, kubernetes string) (g Gate, isThere bool) {
 
 // entriesUntil returns what a gate has been up to a version, in order.
 func entriesUntil(name, kubernetes string) (entries []string) {
-	wanted := version.MustParseGeneric(kubernetes)
+	release := version.MustParseGeneric(kubernetes)
 	for _, since := range sortedVersions(table[name]) {
-		if !wanted.LessThan(version.MustParseGeneric(since)) {
+		if !release.LessThan(version.MustParseGeneric(since)) {
 			entries = append(entries, table[name][since])
 		}
 	}
@@ -65,14 +65,14 @@ func parseEntry(name, entry string) Gate {
 
 // State returns the state, on or off, that a feature has in a version if its gate is asked for as on, off or default. A feature
 // whose gate has not come yet is off, whatever is asked, and one whose gate was removed is by default what it was before.
-func State(name, kubernetes string, asked scenarios.Gate) scenarios.Gate {
+func State(name, kubernetes string, requestedGate scenarios.Gate) scenarios.Gate {
 	entries := slices.DeleteFunc(entriesUntil(name, kubernetes), func(entry string) bool { return entry == removed })
 	switch {
 	case len(entries) == 0:
 		return scenarios.GateOff
-	case asked == scenarios.GateDefault:
+	case requestedGate == scenarios.GateDefault:
 		return parseEntry(name, entries[len(entries)-1]).Default
-	case asked == scenarios.GateOn:
+	case requestedGate == scenarios.GateOn:
 		return scenarios.GateOn
 	}
 	return scenarios.GateOff
@@ -84,22 +84,22 @@ func CheckName(name string) error {
 		return nil
 	}
 	problem := fmt.Sprintf("no version of Kubernetes that is known here has a feature gate %q", name)
-	if near := nearest(name); near != "" {
-		return &usage.Error{Problem: problem, Hint: "is it " + near + "?"}
+	if suggestion := nearest(name); suggestion != "" {
+		return &usage.Error{Problem: problem, Hint: "is it " + suggestion + "?"}
 	}
 	return &usage.Error{Problem: problem, Hint: "name one as --feature-gates of kube-apiserver has it, such as AuthorizeNodeWithSelectors"}
 }
 
 // CheckState returns why a version cannot have a gate in the state that is asked for.
-func CheckState(name, kubernetes string, asked scenarios.Gate) error {
+func CheckState(name, kubernetes string, requestedGate scenarios.Gate) error {
 	g, isThere := Find(name, kubernetes)
 	switch {
-	case asked == scenarios.GateDefault:
+	case requestedGate == scenarios.GateDefault:
 		return nil
 	case !isThere:
 		return fmt.Errorf("Kubernetes %s has no feature gate %s%s: leave the gate out", kubernetes, name, describeSince(name, kubernetes))
-	case g.IsLocked && g.Default != asked:
-		return fmt.Errorf("Kubernetes %s has the feature gate %s locked %s: it cannot be %s", kubernetes, name, g.Default, asked)
+	case g.IsLocked && g.Default != requestedGate:
+		return fmt.Errorf("Kubernetes %s has the feature gate %s locked %s: it cannot be %s", kubernetes, name, g.Default, requestedGate)
 	}
 	return nil
 }
@@ -125,19 +125,19 @@ func sortedVersions(entries map[string]string) []string {
 // nearest returns the gate whose name differs from a text in case only, or that begins with it or ends with it; empty if
 // there is none or more than one.
 func nearest(text string) string {
-	var near []string
+	var candidates []string
 	for _, name := range slices.Sorted(maps.Keys(table)) {
-		lower, wanted := strings.ToLower(name), strings.ToLower(text)
-		if lower == wanted {
+		lower, lowerText := strings.ToLower(name), strings.ToLower(text)
+		if lower == lowerText {
 			return name
 		}
-		isPart := strings.Contains(lower, wanted) || strings.Contains(wanted, lower)
-		if isPart && len(wanted) > 3 {
-			near = append(near, name)
+		isPart := strings.Contains(lower, lowerText) || strings.Contains(lowerText, lower)
+		if isPart && len(lowerText) > 3 {
+			candidates = append(candidates, name)
 		}
 	}
-	if len(near) != 1 {
+	if len(candidates) != 1 {
 		return ""
 	}
-	return near[0]
+	return candidates[0]
 }

@@ -111,13 +111,13 @@ func (a *Agents) ready(ctx context.Context) error {
 		status := o.(*appsv1.DaemonSet).Status
 		return int(status.NumberReady) == len(a.Nodes) && int(status.DesiredNumberScheduled) == len(a.Nodes)
 	})
-	if err := wait.For(all, a.within(ctx)...); err != nil {
+	if err := wait.For(all, a.waitOptions(ctx)...); err != nil {
 		return fmt.Errorf("%d of %d agents run after %s: %w", a.set.Status.NumberReady, len(a.Nodes), timeout, err)
 	}
 	return nil
 }
 
-func (a *Agents) within(ctx context.Context) []wait.Option {
+func (a *Agents) waitOptions(ctx context.Context) []wait.Option {
 	return []wait.Option{wait.WithContext(ctx), wait.WithTimeout(timeout), wait.WithInterval(poll), wait.WithImmediate()}
 }
 
@@ -130,8 +130,8 @@ func (a *Agents) Remove(ctx context.Context) error {
 			errs = append(errs, utilerrors.FilterOut(a.client.Resources().Delete(ctx, o), apierrors.IsNotFound))
 		}
 	}
-	gone := conditions.New(a.client.Resources(a.Name)).ResourceListN(&corev1.PodList{}, 0)
-	errs = append(errs, wait.For(gone, a.within(ctx)...))
+	isGone := conditions.New(a.client.Resources(a.Name)).ResourceListN(&corev1.PodList{}, 0)
+	errs = append(errs, wait.For(isGone, a.waitOptions(ctx)...))
 	clusters.Pause(ctx, tokenTTL+slack)
 	return errors.Join(append(errs, a.cluster.Rebase(ctx))...)
 }

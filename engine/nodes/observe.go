@@ -225,7 +225,7 @@ func matches(l Attempt, e auditv1.Event) bool {
 }
 
 func describeEvent(e auditv1.Event) string {
-	who, by, code := "nobody", "no constraint", int32(0)
+	who, constraint, code := "nobody", "no constraint", int32(0)
 	if e.ResponseStatus != nil {
 		code = e.ResponseStatus.Code
 	}
@@ -233,7 +233,7 @@ func describeEvent(e auditv1.Event) string {
 		who = e.ImpersonatedUser.Username
 	}
 	if m := e.AuthenticationMetadata; m != nil && m.ImpersonationConstraint != "" {
-		by = m.ImpersonationConstraint
+		constraint = m.ImpersonationConstraint
 	}
-	return fmt.Sprintf("%d, %s, by %s", code, who, by)
+	return fmt.Sprintf("%d, %s, by %s", code, who, constraint)
 }

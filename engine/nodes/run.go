@@ -230,11 +230,11 @@ func (q *sequence) addLines(lines []Attempt) {
 	}
 }
 
-func (q *sequence) addStolen(what string, gone *Stolen) {
-	q.add(what+" was deleted", gone.Deleted)
-	for _, a := range gone.Answers {
-		if late := a.At.Sub(q.last); late > pause {
-			q.report("the token of the deleted %s was not used for %s", what, late)
+func (q *sequence) addStolen(what string, loss *Stolen) {
+	q.add(what+" was deleted", loss.Deleted)
+	for _, a := range loss.Answers {
+		if delay := a.At.Sub(q.last); delay > pause {
+			q.report("the token of the deleted %s was not used for %s", what, delay)
 		}
 		q.add("an answer came", a.At)
 	}
@@ -359,14 +359,14 @@ func (a *Agents) deleteNode(ctx context.Context, s *Seen) (err error) {
 
 // restore makes a deleted Node object again, as it was, and waits until its kubelet and the agent are there.
 func (a *Agents) restore(ctx context.Context, node *corev1.Node) error {
-	again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations}, Spec: node.Spec}
-	if _, err := a.typed.CoreV1().Nodes().Create(ctx, again, metav1.CreateOptions{}); err != nil {
+	newNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations}, Spec: node.Spec}
+	if _, err := a.typed.CoreV1().Nodes().Create(ctx, newNode, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("making node %s again: %w", node.Name, err)
 	}
-	live := conditions.New(a.client.Resources()).ResourceMatch(again, func(o k8s.Object) bool {
+	live := conditions.New(a.client.Resources()).ResourceMatch(newNode, func(o k8s.Object) bool {
 		return ready(*o.(*corev1.Node))
 	})
-	if err := wait.For(live, a.within(ctx)...); err != nil {
+	if err := wait.For(live, a.waitOptions(ctx)...); err != nil {
 		return fmt.Errorf("node %s is not ready again: %w", node.Name, err)
 	}
 	return a.ready(ctx)

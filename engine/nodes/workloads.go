@@ -144,11 +144,11 @@ func (w *Workloads) pods(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 func describePod(pod corev1.Pod) WorkloadPod {
-	seen := WorkloadPod{Node: pod.Spec.NodeName, UID: string(pod.UID)}
+	workloadPod := WorkloadPod{Node: pod.Spec.NodeName, UID: string(pod.UID)}
 	for _, c := range pod.Status.ContainerStatuses {
-		seen.Restarts += c.RestartCount
+		workloadPod.Restarts += c.RestartCount
 	}
-	return seen
+	return workloadPod
 }
 
 // tell runs a command of the agent's program in all pods.
@@ -177,7 +177,7 @@ func (w *Workloads) linesSince(ctx context.Context, pod corev1.Pod, from time.Ti
 
 // awaitRound waits until a pod has tried everything after a time, with an answer each time.
 func (w *Workloads) awaitRound(ctx context.Context, pod corev1.Pod, after time.Time) error {
-	want, answered := len(UserKinds()), 0
+	want, answers := len(UserKinds()), 0
 	if pod.Name != w.deputy {
 		want = 2 * len(w.agents.Nodes)
 	}
@@ -186,16 +186,16 @@ func (w *Workloads) awaitRound(ctx context.Context, pod corev1.Pod, after time.T
 		if err != nil {
 			return false, nil //nolint:nilerr // a container that has not begun, a kubelet that comes back
 		}
-		answered = 0
+		answers = 0
 		for _, l := range lines {
 			if !l.isUnanswered() {
-				answered++
+				answers++
 			}
 		}
-		return answered >= 2*want, nil
+		return answers >= 2*want, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the pod %s has written %d lines with an answer (expected %d): %w", pod.Name, answered, 2*want, err)
+		return fmt.Errorf("the pod %s has written %d lines with an answer (expected %d): %w", pod.Name, answers, 2*want, err)
 	}
 	return nil
 }

@@ -55,15 +55,15 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 	for _, c := range head.Cases {
 		byID[c.ID] = c
 	}
-	known := &knownResults{results: map[string]reports.Result{}}
+	results := &knownResults{results: map[string]reports.Result{}}
 	observer := Observer{Say: r.Say, Status: r.Status, Done: func(id string) {
 		result := judge(r.Plan, byID[id], log.View())
-		known.add(id, result)
+		results.add(id, result)
 		r.Judged(byID[id], result)
 	}}
 	runErr := r.Plan.Run(ctx, log, observer)
 	isInterrupted := ctx.Err() != nil
-	if runErr != nil && !isInterrupted && !known.hasFailed() {
+	if runErr != nil && !isInterrupted && !results.hasFailed() {
 		return nil, runErr
 	}
 	end := ending{Finished: time.Now().UTC()}
@@ -76,7 +76,7 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 	if err := log.Append(endingKey, end); err != nil {
 		return nil, errors.Join(runErr, err)
 	}
-	report, err := conclude(r.Prepared, log.View(), log.Head(), known)
+	report, err := conclude(r.Prepared, log.View(), log.Head(), results)
 	if err != nil {
 		return nil, errors.Join(runErr, err)
 	}

@@ -23,18 +23,18 @@ func (i *Invocation) ReadFolder(dir, suffix string) (fs.FS, error) {
 		if err != nil {
 			return fmt.Errorf("%s cannot be read (expected a readable folder): %w", path, err)
 		}
-		below, err := filepath.Rel(dir, path)
+		relative, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
 		}
-		hidden := below != "." && strings.HasPrefix(d.Name(), ".")
+		hidden := relative != "." && strings.HasPrefix(d.Name(), ".")
 		switch {
 		case hidden && d.IsDir():
 			return filepath.SkipDir
 		case hidden, d.IsDir(), !strings.HasSuffix(d.Name(), suffix):
 			return nil
 		}
-		name := filepath.ToSlash(below)
+		name := filepath.ToSlash(relative)
 		data, err := i.readAs(dir+"/"+name, path)
 		files[name] = &fstest.MapFile{Data: data}
 		return err

@@ -213,11 +213,11 @@ type Prepared struct {
 // Prepare makes the plan. Every error is for the user to mend.
 func (c *CommandLine) Prepare(i *Invocation) (*Prepared, error) {
 	i.Scenarios = c.Scenarios
-	given := c.Options.flags.Changed("seed")
+	isGiven := c.Options.flags.Changed("seed")
 	switch {
 	case !i.Verifying():
 		i.Seed = c.Options.Seed
-	case given && c.Options.Seed != i.Seed:
+	case isGiven && c.Options.Seed != i.Seed:
 		return nil, fmt.Errorf("its seed is %d, that of the record is %d", c.Options.Seed, i.Seed)
 	}
 	rules, err := c.Options.rules(i)

@@ -156,14 +156,14 @@ func firstDifference(planned, recorded []Case) string {
 }
 
 // compare compares the report that was read with the one that was made again.
-func (v *Verification) compare(again *reports.Report) error {
-	again.Pages = v.Report.Pages
-	made, err := again.Encode()
+func (v *Verification) compare(recomputed *reports.Report) error {
+	recomputed.Pages = v.Report.Pages
+	made, err := recomputed.Encode()
 	if err != nil {
 		return err
 	}
 	if !bytes.Equal(made, v.Marker) {
-		v.Differences = append(v.Differences, reports.CompareReports(v.Report, again)...)
+		v.Differences = append(v.Differences, reports.CompareReports(v.Report, recomputed)...)
 	}
 	return nil
 }

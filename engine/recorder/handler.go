@@ -50,7 +50,7 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 	if counting != nil && r.countAtOnce(counting, w, req, m, body, unread) {
 		return
 	}
-	asked, err := r.review(body, unread)
+	question, err := r.review(body, unread)
 	if err != nil {
 		why := oneLine(err.Error())
 		r.refuse(why)
@@ -58,13 +58,13 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	switch {
-	case asked.probe(), counting.isOther(m.point, asked.spec):
+	case question.probe(), counting.isOther(m.point, question.spec):
 		r.pass()
 		noOpinion(w)
 	case counting != nil:
-		r.countReview(counting, w, req, m.point, asked.verb(), body)
+		r.countReview(counting, w, req, m.point, question.verb(), body)
 	default:
-		r.record(w, req, m, asked)
+		r.record(w, req, m, question)
 	}
 }
 
@@ -99,10 +99,10 @@ func (c *Counting) isOther(point Point, spec authorizationv1.SubjectAccessReview
 }
 
 // record keeps a review, and answers it.
-func (r *Recorder) record(w http.ResponseWriter, req *http.Request, m *mount, asked review) {
-	record := Record{Point: m.point, Spec: asked.spec}
+func (r *Recorder) record(w http.ResponseWriter, req *http.Request, m *mount, question review) {
+	record := Record{Point: m.point, Spec: question.spec}
 	if m.script != nil {
-		record.Answer = new(m.script(asked.spec))
+		record.Answer = new(m.script(question.spec))
 	}
 	r.add(record) // before the answer, which is the proof that the record has it
 	if record.Answer != nil {
@@ -114,7 +114,7 @@ func (r *Recorder) record(w http.ResponseWriter, req *http.Request, m *mount, as
 
 // review reads a review, unless it is the one that was read last: Back is asked what Front was asked just before. unread
 // is why there is no body.
-func (r *Recorder) review(body []byte, unread error) (asked review, err error) {
+func (r *Recorder) review(body []byte, unread error) (question review, err error) {
 	last := r.read.Load()
 	switch {
 	case unread != nil:
@@ -122,10 +122,10 @@ func (r *Recorder) review(body []byte, unread error) (asked review, err error) {
 	case last != nil && bytes.Equal(last.body, body):
 		return last.review, nil
 	}
-	if asked, err = readReview(body); err == nil {
-		r.read.Store(&read{body, asked})
+	if question, err = readReview(body); err == nil {
+		r.read.Store(&read{body, question})
 	}
-	return asked, err
+	return question, err
 }
 
 // noOpinion answers so. On an error the API server has gone away: what it asked is recorded, and nobody is left to tell.

@@ -252,15 +252,15 @@ func (r *Recorder) countReview(c *Counting, w http.ResponseWriter, req *http.Req
 	c.Answered(p, verb, time.Since(begin))
 }
 
-// written is how API servers begin a review.
-var written = []byte(`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1",`)
+// reviewPrefix is how API servers begin a review.
+var reviewPrefix = []byte(`{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1",`)
 
 // writtenVerb is the verb of a review as API servers write it: decoding all of a review that is only counted costs the
 // recorder as much as the rest of answering it. Without escapes nothing but the field looks like it.
 func writtenVerb(body []byte) (string, bool) {
 	before, after, found := bytes.Cut(body, []byte(`"verb":"`))
 	verb, _, closed := bytes.Cut(after, []byte(`"`))
-	plain := bytes.HasPrefix(before, written) && !bytes.ContainsRune(body, '\\') && !bytes.Contains(body, []byte(ProbeExtraKey))
+	plain := bytes.HasPrefix(before, reviewPrefix) && !bytes.ContainsRune(body, '\\') && !bytes.Contains(body, []byte(ProbeExtraKey))
 	return string(verb), found && closed && plain && bytes.Count(after, []byte(`"verb":"`)) == 0
 }
 

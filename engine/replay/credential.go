@@ -24,11 +24,11 @@ func (run *run) signCertificate(alias string) (err error) {
 	if !r.Certificate {
 		return nil
 	}
-	var made certificate
-	if made.cert, made.key, err = run.target.SignClient(r.User, r.Groups); err != nil {
+	var cert certificate
+	if cert.cert, cert.key, err = run.target.SignClient(r.User, r.Groups); err != nil {
 		return fmt.Errorf("a certificate for %s: %w", r.User, err)
 	}
-	run.certificates[alias] = made
+	run.certificates[alias] = cert
 	return nil
 }
 
@@ -42,22 +42,22 @@ func (run *run) credentials(r *scenarios.Request) (list []server.Credential) {
 }
 
 // recordCredentials writes down whose credentials a request carries that has more than what its headers say of one.
-func (run *run) recordCredentials(shown *verdicts.SentRequest, r *scenarios.Request, sent http.Header) {
+func (run *run) recordCredentials(sentRequest *verdicts.SentRequest, r *scenarios.Request, header http.Header) {
 	read := func(alias string) *scenarios.User {
 		switch run.bound.Requestors[alias].Credential() {
 		case scenarios.BearerToken:
-			return tokenUser(sent)
+			return tokenUser(header)
 		case scenarios.ProxyHeaders:
-			return proxyUser(sent)
+			return proxyUser(header)
 		case scenarios.ClientCertificate:
 			return run.certificates[alias].user(run.bound.Requestors[alias])
 		default:
 			return nil
 		}
 	}
-	shown.Credential, shown.Others = read(r.By), nil
+	sentRequest.Credential, sentRequest.Others = read(r.By), nil
 	for _, alias := range r.With {
-		shown.Others = append(shown.Others, read(alias))
+		sentRequest.Others = append(sentRequest.Others, read(alias))
 	}
 }
 

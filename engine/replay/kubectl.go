@@ -48,11 +48,11 @@ type shell struct {
 	err  error
 }
 
-func (run *run) shell(ctx context.Context, by string) (_ *shell, err error) {
-	if s := run.shells[by]; s != nil {
+func (run *run) shell(ctx context.Context, requestor string) (_ *shell, err error) {
+	if s := run.shells[requestor]; s != nil {
 		return s, nil
 	}
-	s := &shell{run: run, by: by}
+	s := &shell{run: run, by: requestor}
 	config := rest.CopyConfig(run.target.Anonymous())
 	config.NextProtos = []string{"http/1.1"}
 	if s.next, err = rest.TransportFor(config); err != nil {
@@ -61,12 +61,12 @@ func (run *run) shell(ctx context.Context, by string) (_ *shell, err error) {
 	if s.tap, err = server.ServeLoopback(ctx, s, nil); err != nil {
 		return nil, err
 	}
-	run.shells[by] = s
+	run.shells[requestor] = s
 	if s.home, err = run.target.TempDir("kubectl-"); err != nil {
 		return nil, err
 	}
 	raw, err := clusters.Kubeconfig("authzconf", &rest.Config{
-		Host: s.tap.URL, BearerToken: run.tokens[by], TLSClientConfig: rest.TLSClientConfig{CAData: s.tap.CA},
+		Host: s.tap.URL, BearerToken: run.tokens[requestor], TLSClientConfig: rest.TLSClientConfig{CAData: s.tap.CA},
 	})
 	if err != nil {
 		return nil, err
@@ -124,15 +124,15 @@ func (s *shell) shown(out *bytes.Buffer) string {
 	return strings.NewReplacer(s.home, "$HOME", s.tap.URL, "$SERVER").Replace(text)
 }
 
-func (s *shell) take() (seen []verdicts.Observation, userAgent string, err error) {
+func (s *shell) take() (observations []verdicts.Observation, userAgent string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen, err = s.seen, s.err
+	observations, err = s.seen, s.err
 	s.seen, s.err = nil, nil
-	if len(seen) > 0 {
-		userAgent = seen[0].Request.UserAgent
+	if len(observations) > 0 {
+		userAgent = observations[0].Request.UserAgent
 	}
-	return seen, userAgent, err
+	return observations, userAgent, err
 }
 
 func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -155,16 +155,16 @@ func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *shell) pass(r *http.Request) (o verdicts.Observation, resp *http.Response, body []byte, err error) {
-	sent, err := io.ReadAll(r.Body)
+	payload, err := io.ReadAll(r.Body)
 	if err != nil {
 		return o, nil, nil, err
 	}
 	o.Request.Requestor = s.run.bound.Requestors[s.by].Username()
 	Record(&o.Request, r)
-	if json.Valid(sent) {
-		o.Request.Body = sent
+	if json.Valid(payload) {
+		o.Request.Body = payload
 	}
-	req, err := http.NewRequestWithContext(r.Context(), r.Method, s.run.target.Host()+r.URL.RequestURI(), bytes.NewReader(sent))
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, s.run.target.Host()+r.URL.RequestURI(), bytes.NewReader(payload))
 	if err != nil {
 		return o, nil, nil, err
 	}

@@ -68,9 +68,9 @@ func (p *provisioner) grant(ctx context.Context, objects []scenarios.RBACObject)
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, o := range objects {
 		group.Go(func() error {
-			made := o.Objects()
+			objects := o.Objects()
 			for i, at := range o.Paths() {
-				if err := p.create(groupCtx, at, made[i]); err != nil {
+				if err := p.create(groupCtx, at, objects[i]); err != nil {
 					return err
 				}
 			}

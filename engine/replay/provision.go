@@ -284,24 +284,24 @@ func (u *unappliedGrantError) Error() string {
 // inForce asks the authorizer, until the answer is the wanted one. The question carries the probe mark, so that
 // the recorder keeps it apart; no grant looks at extra.
 func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool) error {
-	asked := spec
-	asked.Extra = map[string]authorizationv1.ExtraValue{
+	review := spec
+	review.Extra = map[string]authorizationv1.ExtraValue{
 		recorder.ProbeExtraKey: {"true"},
 		// For a webhook whose match conditions read it, and would err.
 		serviceaccount.NodeNameKey: {"probe"},
 	}
 	u := &unappliedGrantError{verdicts.UnappliedGrant{Review: spec, Want: want}}
 	begin := time.Now()
-	within, cancel := context.WithTimeout(ctx, grantTimeout)
+	timeoutCtx, cancel := context.WithTimeout(ctx, grantTimeout)
 	defer cancel()
-	err := grantPoll.DelayFunc().Until(within, true, false, func(ctx context.Context) (bool, error) {
-		said, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: asked}, metav1.CreateOptions{})
+	err := grantPoll.DelayFunc().Until(timeoutCtx, true, false, func(ctx context.Context) (bool, error) {
+		answer, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: review}, metav1.CreateOptions{})
 		if err == nil {
-			u.Answer, u.Reviews, u.Millis = said.Status, u.Reviews+1, time.Since(begin).Milliseconds()
+			u.Answer, u.Reviews, u.Millis = answer.Status, u.Reviews+1, time.Since(begin).Milliseconds()
 		}
-		return err == nil && said.Status.Allowed == want, err
+		return err == nil && answer.Status.Allowed == want, err
 	})
-	if within.Err() != nil && ctx.Err() == nil && err != nil {
+	if timeoutCtx.Err() != nil && ctx.Err() == nil && err != nil {
 		return u
 	}
 	return err

@@ -36,7 +36,7 @@ type run struct {
 	certificates map[string]certificate
 	grants       map[string][]scenarios.RBACObject
 	shells       map[string]*shell // by requestor alias
-	held         []held
+	held         []openWatch
 }
 
 // Replayer replays scenarios on one target. It may be used from several goroutines.
@@ -176,12 +176,12 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 		if steps[0].Wait > 0 {
 			run.hangUp(ctx, e)
 		}
-		seen, err := run.step(ctx, i, steps, last)
+		observations, err := run.step(ctx, i, steps, last)
 		if err != nil {
 			run.broke(e, i, err)
 			return
 		}
-		for _, o := range seen {
+		for _, o := range observations {
 			e.Steps = append(e.Steps, o)
 			last = o.Answered
 		}
@@ -189,8 +189,8 @@ func (run *run) steps(ctx context.Context, e *verdicts.Evidence) {
 	}
 }
 
-// held is a watch of a step that is kept open.
-type held struct {
+// openWatch is a watch of a step that is kept open.
+type openWatch struct {
 	step   int
 	hangUp func() string
 }
@@ -259,15 +259,15 @@ func (run *run) step(ctx context.Context, i int, steps []scenarios.Step, last ti
 	st := &steps[0]
 	switch {
 	case st.Request != nil:
-		var seen []verdicts.Observation
+		var observations []verdicts.Observation
 		var failed error
 		_ = wait.PollUntilContextTimeout(ctx, awaitPoll, awaitTimeout, true, func(context.Context) (bool, error) {
-			if seen, failed = run.send(ctx, i, steps); failed != nil {
+			if observations, failed = run.send(ctx, i, steps); failed != nil {
 				return false, failed
 			}
-			return !st.Await || seen[0].Response.Code == st.Expect.Code, nil
+			return !st.Await || observations[0].Response.Code == st.Expect.Code, nil
 		})
-		return seen, cmp.Or(failed, ctx.Err())
+		return observations, cmp.Or(failed, ctx.Err())
 	case st.Kubectl != nil:
 		o, err := run.kubectl(ctx, i, st.Kubectl)
 		return []verdicts.Observation{o}, err
@@ -366,8 +366,8 @@ func KeptPaths(bound *scenarios.Scenario) []string {
 	}
 	for _, m := range slices.Concat(bound.Manifests, bound.Objects) {
 		u := &unstructured.Unstructured{Object: m}
-		of, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
-		at := scenarios.Request{APIGroup: of.Group, Version: of.Version, Resource: of.Resource, Name: u.GetName(), Namespace: u.GetNamespace()}
+		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+		at := scenarios.Request{APIGroup: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: u.GetName(), Namespace: u.GetNamespace()}
 		if strings.HasPrefix(u.GetKind(), "Cluster") { // the documents give some of these a namespace
 			at.Namespace = ""
 		}

@@ -74,38 +74,38 @@ func (run *run) send(ctx context.Context, first int, steps []scenarios.Step) ([]
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	seen := make([]verdicts.Observation, len(steps))
+	observations := make([]verdicts.Observation, len(steps))
 	var exchanges []func() error
 	for i := range steps {
-		o, r := &seen[i], steps[i].Request
+		o, r := &observations[i], steps[i].Request
 		o.Step = first + i
-		within := ctx
+		stepCtx := ctx
 		if r.Hold {
-			within = whole
+			stepCtx = whole
 		}
-		client, req, err := run.prepare(within, run.target.Host(), r, &o.Request)
+		client, req, err := run.prepare(stepCtx, run.target.Host(), r, &o.Request)
 		if err != nil {
 			return nil, err
 		}
 		exchanges = append(exchanges, func() error { return run.exchange(client, req, r, o) })
 	}
-	o, expect := &seen[0], steps[0].Expect
+	o, expect := &observations[0], steps[0].Expect
 	err := run.target.Observe(ctx, o, func() error {
 		err := run.measure(ctx, expect, o, func() error { return runTogether(exchanges) })
-		for i := range seen[1:] {
-			if other := &seen[1+i]; err == nil {
+		for i := range observations[1:] {
+			if other := &observations[1+i]; err == nil {
 				other.Audit, err = run.target.Event(ctx, other.Response.AuditID)
 			}
 		}
 		return err
 	})
 	if err != nil {
-		return seen, fmt.Errorf("step %d, %s %s: %w", first, o.Request.Method, o.Request.URL, err)
+		return observations, fmt.Errorf("step %d, %s %s: %w", first, o.Request.Method, o.Request.URL, err)
 	}
 	if expect != nil && expect.Flow != nil {
 		o.Response.Flow, err = run.admin.flow(ctx, o.Response)
 	}
-	return seen, err
+	return observations, err
 }
 
 // runTogether runs functions at the same time, and returns the error of the first that fails.
@@ -128,7 +128,7 @@ func (run *run) exchange(client *http.Client, req *http.Request, r *scenarios.Re
 	}
 	var hangUp func() string
 	if o.Response, hangUp, err = OpenWatch(client, req); hangUp != nil {
-		run.held = append(run.held, held{o.Step, hangUp})
+		run.held = append(run.held, openWatch{o.Step, hangUp})
 	}
 	return err
 }
@@ -152,11 +152,11 @@ func (run *run) measure(ctx context.Context, e *scenarios.Expect, o *verdicts.Ob
 		return err
 	}
 	err = errors.Join(send(), verbosity("0"))
-	var counted error
-	o.Counters, counted = increases()
+	var countErr error
+	o.Counters, countErr = increases()
 	now, _ := os.ReadFile(file)
 	if unread != nil || len(now) < len(before) {
-		return errors.Join(err, counted)
+		return errors.Join(err, countErr)
 	}
 	o.Log = []string{}
 	for line := range strings.Lines(string(now[len(before):])) {
@@ -164,7 +164,7 @@ func (run *run) measure(ctx context.Context, e *scenarios.Expect, o *verdicts.Ob
 			o.Log = append(o.Log, strings.TrimSpace(line))
 		}
 	}
-	return errors.Join(err, counted)
+	return errors.Join(err, countErr)
 }
 
 // flow reads which objects an answer names as its flow schema and priority level; none where it names none.
@@ -187,16 +187,16 @@ func (p *provisioner) flow(ctx context.Context, r verdicts.Response) (_ *scenari
 	return flow, err
 }
 
-// prepare renders a request and its requestor's client. What is sent is written to shown as it leaves.
-func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, shown *verdicts.SentRequest) (*http.Client, *http.Request, error) {
-	shown.Requestor = run.bound.Requestors[r.By].Username()
+// prepare renders a request and its requestor's client. What is sent is written to sentRequest as it leaves.
+func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, sentRequest *verdicts.SentRequest) (*http.Client, *http.Request, error) {
+	sentRequest.Requestor = run.bound.Requestors[r.By].Username()
 	req, err := NewRequest(ctx, host, r.WithTokens(run.tokens))
 	if err != nil {
 		return nil, nil, err
 	}
-	tap := func(sent *http.Request) {
-		Record(shown, sent)
-		run.recordCredentials(shown, r, sent.Header)
+	tap := func(req *http.Request) {
+		Record(sentRequest, req)
+		run.recordCredentials(sentRequest, r, req.Header)
 	}
 	client, err := run.target.RequestClient(r, run.credentials(r), tap)
 	return client, req, err
@@ -217,9 +217,9 @@ func RoundTrip(client *http.Client, req *http.Request, watch bool) (verdicts.Res
 // or until the end of the request's context.
 func OpenWatch(client *http.Client, req *http.Request) (r verdicts.Response, hangUp func() string, err error) {
 	ctx, cancel := context.WithCancel(req.Context())
-	late := time.AfterFunc(requestTimeout, cancel)
+	timer := time.AfterFunc(requestTimeout, cancel)
 	resp, err := client.Do(req.WithContext(ctx)) //nolint:bodyclose // the watch is read to its end below
-	if late.Stop(); err != nil {
+	if timer.Stop(); err != nil {
 		cancel()
 		return r, nil, err
 	}
@@ -336,16 +336,16 @@ func readFrame(r io.Reader) (opcode byte, payload []byte, err error) {
 }
 
 // Record writes down a request as it leaves, with whose credential it carries in place of the credential.
-func Record(shown *verdicts.SentRequest, sent *http.Request) {
-	shown.Method, shown.URL, shown.Headers = sent.Method, sent.URL.RequestURI(), shownHeaders(sent.Header)
-	shown.UserAgent = sent.UserAgent()
-	shown.Credential = credentialOf(sent.Header)
-	if sent.GetBody == nil {
+func Record(sentRequest *verdicts.SentRequest, req *http.Request) {
+	sentRequest.Method, sentRequest.URL, sentRequest.Headers = req.Method, req.URL.RequestURI(), shownHeaders(req.Header)
+	sentRequest.UserAgent = req.UserAgent()
+	sentRequest.Credential = credentialOf(req.Header)
+	if req.GetBody == nil {
 		return
 	}
-	if body, err := sent.GetBody(); err == nil {
+	if body, err := req.GetBody(); err == nil {
 		if raw, err := io.ReadAll(body); err == nil && json.Valid(raw) {
-			shown.Body, shown.Claims = raw, verdicts.ClaimsIn(raw)
+			sentRequest.Body, sentRequest.Claims = raw, verdicts.ClaimsIn(raw)
 		}
 	}
 }
@@ -360,12 +360,12 @@ func credential(header string) bool {
 
 // shownHeaders are the headers of a request without credentials, and without what every request has, or has anew.
 func shownHeaders(h http.Header) map[string][]string {
-	shown := map[string][]string{}
+	headers := map[string][]string{}
 	everywhere := []string{"User-Agent", "Accept", auditIDHeader}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if !credential(name) && !slices.Contains(everywhere, name) {
-			shown[name] = scenarios.ShownValues(h[name])
+			headers[name] = scenarios.ShownValues(h[name])
 		}
 	}
-	return shown
+	return headers
 }

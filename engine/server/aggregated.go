@@ -141,9 +141,9 @@ func (a *aggregated) stop() error {
 func (a *aggregated) take() ([]verdicts.BackendRequest, []scenarios.User) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	seen, admitted := a.seen, a.admitted
+	requests, admitted := a.seen, a.admitted
 	a.seen, a.admitted = nil, nil
-	return seen, admitted
+	return requests, admitted
 }
 
 // ServeHTTP answers discovery, which it does not record, its document of OpenAPI, and the one resource with an empty list.
@@ -228,10 +228,10 @@ func (a *aggregated) probe(ctx context.Context, client kubernetes.Interface) err
 			return err
 		}
 		a.mu.Lock()
-		asked := a.probed
+		isProbed := a.probed
 		a.probed = false
 		a.mu.Unlock()
-		if !asked {
+		if !isProbed {
 			return fmt.Errorf("the admission webhook for the label %q is not asked", which)
 		}
 	}

@@ -163,17 +163,17 @@ func conditional(a apiserverv1.AuthorizerConfiguration) bool {
 
 // conditionErrors replaces what arrived behind the conditional webhook by what it tells: a review of which neither
 // the webhook nor the point behind it heard was denied in the webhook's place.
-func (m middle) conditionErrors(seen []verdicts.Review) []verdicts.Review {
+func (m middle) conditionErrors(reviews []verdicts.Review) []verdicts.Review {
 	if !slices.ContainsFunc(m.Authorizers, conditional) {
-		return seen
+		return reviews
 	}
-	out := make([]verdicts.Review, 0, len(seen))
-	for i, r := range seen {
+	out := make([]verdicts.Review, 0, len(reviews))
+	for i, r := range reviews {
 		if r.Point == string(behindPoint) {
 			continue
 		}
 		out = append(out, r)
-		isLast := i+1 == len(seen) || seen[i+1].Point == verdicts.Front // nothing else was asked about the same
+		isLast := i+1 == len(reviews) || reviews[i+1].Point == verdicts.Front // nothing else was asked about the same
 		if isLast && r.Point == verdicts.Front {
 			r.Point, r.Decision = verdicts.Policy, scenarios.Deny
 			out = append(out, r)
@@ -216,19 +216,19 @@ func (s *Server) UseBesideOthers() (release func()) {
 // Reload puts another chain of fixtures/chains between the recorder's two points, and returns when the API server
 // uses it. Only who has the target for itself may call it.
 func (s *Server) Reload(ctx context.Context, name string) error {
-	between, err := loadMiddle(name)
+	middlePart, err := loadMiddle(name)
 	if err != nil {
 		return err
 	}
-	return s.reloadChain(ctx, between, name)
+	return s.reloadChain(ctx, middlePart, name)
 }
 
-func (s *Server) reloadChain(ctx context.Context, between middle, name string) error {
+func (s *Server) reloadChain(ctx context.Context, middlePart middle, name string) error {
 	cluster, reloads := s.cluster.(clusters.Reloader)
 	if !reloads {
 		return errors.New("the AuthorizationConfiguration of this cluster cannot be changed")
 	}
-	config, err := chain{middle: between, recorder: s.recorder, cacheFields: s.cacheFields()}.config()
+	config, err := chain{middle: middlePart, recorder: s.recorder, cacheFields: s.cacheFields()}.config()
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (s *Server) reloadChain(ctx context.Context, between middle, name string) e
 	if err := cluster.ReloadAuthorization(config); err != nil {
 		return err
 	}
-	s.between, s.now = between, name
+	s.between, s.now = middlePart, name
 	err = wait.PollUntilContextTimeout(ctx, reloadPoll, reloadTimeout, true, func(ctx context.Context) (bool, error) {
 		after, err := s.reloads(ctx)
 		if err == nil && after["failure"] > before["failure"] {
@@ -313,13 +313,13 @@ func (a Authorizer) middle() (middle, error) {
 // ReloadAuthorizer puts a chain with an authorizer under test between the recorder's two points, and returns when
 // the API server uses it. What the API server had cached of it is forgotten.
 func (s *Server) ReloadAuthorizer(ctx context.Context, a Authorizer) error {
-	between, err := a.middle()
+	middlePart, err := a.middle()
 	if err != nil {
 		return err
 	}
 	s.users.Lock()
 	defer s.users.Unlock()
-	return s.reloadChain(ctx, between, fmt.Sprintf("%s %s", a.Webhook, a.Position))
+	return s.reloadChain(ctx, middlePart, fmt.Sprintf("%s %s", a.Webhook, a.Position))
 }
 
 // silence is longer than the timeout of any webhook in fixtures/chains.

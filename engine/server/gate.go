@@ -21,8 +21,8 @@ func HasGate(version string) bool {
 
 // EffectiveGate returns the state of the gate: what was asked or, by default, alpha and off in 1.35, beta and on
 // since 1.36. A version without the gate behaves as off.
-func EffectiveGate(version string, asked scenarios.Gate) scenarios.Gate {
-	return gates.State(GateName, version, asked)
+func EffectiveGate(version string, requestedGate scenarios.Gate) scenarios.Gate {
+	return gates.State(GateName, version, requestedGate)
 }
 
 // minorBefore compares a version's minor with 1.<minor>; a version that cannot
@@ -55,8 +55,8 @@ func (o Options) effectiveFeatureGates() map[string]scenarios.Gate {
 			states[name] = gateOf(isOn)
 		}
 	}
-	if named := o.Cell.FeatureGate; named.Name != "" {
-		states[named.Name] = gates.State(named.Name, o.Effective(), named.Gate)
+	if gate := o.Cell.FeatureGate; gate.Name != "" {
+		states[gate.Name] = gates.State(gate.Name, o.Effective(), gate.Gate)
 	}
 	if len(states) == 0 {
 		return nil
@@ -74,14 +74,14 @@ func gateOf(isOn bool) scenarios.Gate {
 // expectedFeatureGate returns what the metric of the other gate that a cell is about must show; nil if it is about none. A
 // gate that the version does not have, or not any more, is absent.
 func expectedFeatureGate(o Options) *reports.FeatureGate {
-	named := o.Cell.FeatureGate
-	if named.Name == "" {
+	gate := o.Cell.FeatureGate
+	if gate.Name == "" {
 		return nil
 	}
-	expected := gates.State(named.Name, o.Effective(), named.Gate)
-	isUnset := named.Gate == scenarios.GateDefault
-	if _, isThere := gates.Find(named.Name, o.Effective()); !isThere && isUnset {
+	expected := gates.State(gate.Name, o.Effective(), gate.Gate)
+	isUnset := gate.Gate == scenarios.GateDefault
+	if _, isThere := gates.Find(gate.Name, o.Effective()); !isThere && isUnset {
 		expected = scenarios.GateAbsent
 	}
-	return &reports.FeatureGate{Name: named.Name, Expected: expected}
+	return &reports.FeatureGate{Name: gate.Name, Expected: expected}
 }

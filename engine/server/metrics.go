@@ -51,8 +51,8 @@ const (
 //go:embed metrics.yaml
 var metricsYAML []byte
 
-// known are the names of the API server's metric families, by what they are for.
-var known = fixtures.Table[struct{ Impersonation, Authorization, Bulky []string }]("metrics.yaml", metricsYAML)
+// knownFamilies are the names of the API server's metric families, by what they are for.
+var knownFamilies = fixtures.Table[struct{ Impersonation, Authorization, Bulky []string }]("metrics.yaml", metricsYAML)
 
 // Scrape reads the API server's metric families whose names begin with one of the prefixes.
 // Only their lines are parsed: an API server has megabytes of others.
@@ -81,17 +81,17 @@ func (s *Server) read(ctx context.Context, path string, prefixes []string) (map[
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("reading /metrics: %s", resp.Status)
 	}
-	var kept bytes.Buffer
+	var buffer bytes.Buffer
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		if isWanted(lines.Bytes(), prefixes) {
-			kept.Write(lines.Bytes())
-			kept.WriteByte('\n')
+			buffer.Write(lines.Bytes())
+			buffer.WriteByte('\n')
 		}
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(&kept)
+	families, err := parser.TextToMetricFamilies(&buffer)
 	if err = errors.Join(lines.Err(), err); err != nil {
 		return nil, fmt.Errorf("reading /metrics: %w", err)
 	}
@@ -107,9 +107,9 @@ func isWanted(line []byte, prefixes []string) bool {
 // CountAuthorization reads the authorization metrics; increases does it again, and says by how much they moved. Nobody
 // else may use the target meanwhile.
 func (s *Server) CountAuthorization(ctx context.Context) (increases func() ([]verdicts.MetricSample, error), err error) {
-	before, err := s.countersOf(ctx, known.Authorization)
+	before, err := s.countersOf(ctx, knownFamilies.Authorization)
 	return func() ([]verdicts.MetricSample, error) {
-		after, err := s.countersOf(ctx, known.Authorization)
+		after, err := s.countersOf(ctx, knownFamilies.Authorization)
 		samples := after.since(before)
 		for i := range samples {
 			switch m := &samples[i]; {
@@ -128,7 +128,7 @@ func (s *Server) CountAuthorization(ctx context.Context) (increases func() ([]ve
 }
 
 func (s *Server) impersonationCounters(ctx context.Context) (counters, error) {
-	return s.countersOf(ctx, known.Impersonation)
+	return s.countersOf(ctx, knownFamilies.Impersonation)
 }
 
 // countersOf reads counters, and the counts and sums of histograms under their name with _count.
@@ -137,7 +137,7 @@ func (s *Server) countersOf(ctx context.Context, names []string) (counters, erro
 	if err != nil {
 		return nil, err
 	}
-	seen := counters{}
+	total := counters{}
 	for name, family := range families {
 		for _, m := range family.GetMetric() {
 			key := series{name: name, kind: strings.ToLower(family.GetType().String())}
@@ -153,13 +153,13 @@ func (s *Server) countersOf(ctx context.Context, names []string) (counters, erro
 			}
 			if h := m.GetHistogram(); h != nil {
 				key.name += "_count"
-				seen[key] = counted{times: int(h.GetSampleCount()), histogram: true, sum: h.GetSampleSum()}
+				total[key] = counted{times: int(h.GetSampleCount()), histogram: true, sum: h.GetSampleSum()}
 				continue
 			}
-			seen[key] = counted{times: int(math.Round(m.GetCounter().GetValue()))}
+			total[key] = counted{times: int(math.Round(m.GetCounter().GetValue()))}
 		}
 	}
-	return seen, nil
+	return total, nil
 }
 
 // increases is what the impersonation counters have moved by since they were read before; nil where there are none.
@@ -188,7 +188,7 @@ func (s *Server) UnknownFamilies(ctx context.Context) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(families)) {
-		if !slices.Contains(known.Impersonation, name) {
+		if !slices.Contains(knownFamilies.Impersonation, name) {
 			return fmt.Errorf("the API server counts %s, which nothing here judges", name)
 		}
 	}

@@ -146,7 +146,7 @@ func (s *Server) Reviews(mark uint64, users ...string) []verdicts.Review {
 }
 
 func (s *Server) toReviews(records []recorder.Record) []verdicts.Review {
-	seen := make([]verdicts.Review, 0, len(records))
+	reviews := make([]verdicts.Review, 0, len(records))
 	for _, r := range records {
 		if s.others(r.Spec) {
 			continue
@@ -155,7 +155,7 @@ func (s *Server) toReviews(records []recorder.Record) []verdicts.Review {
 		if r.Answer != nil {
 			v.Decision = s.between.decision(*r.Answer)
 		}
-		seen = append(seen, v)
+		reviews = append(reviews, v)
 	}
-	return s.between.conditionErrors(seen)
+	return s.between.conditionErrors(reviews)
 }

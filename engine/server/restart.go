@@ -16,14 +16,14 @@ import (
 func (s *Server) Restart(ctx context.Context, o Options) error {
 	s.users.Lock()
 	defer s.users.Unlock()
-	between, err := loadMiddle(o.Chain)
+	middlePart, err := loadMiddle(o.Chain)
 	if err != nil {
 		return err
 	}
 	if !s.can.Cheap && Shared(s.started, o) && reloadable(s.started, o) {
 		return s.changeChain(ctx, o)
 	}
-	s.Cell, s.between, s.asked, s.now, s.Kubectl = o.Cell, between, o.Chain, o.Chain, o.Kubectl
+	s.Cell, s.between, s.asked, s.now, s.Kubectl = o.Cell, middlePart, o.Chain, o.Chain, o.Kubectl
 	s.Witness, s.last = reports.Witness{}, nil
 	took, err := s.replaceAPIServer(ctx, o)
 	if err != nil {
@@ -70,12 +70,12 @@ func (s *Server) replaceAPIServer(ctx context.Context, o Options) (took time.Dur
 	if !restarts {
 		return 0, fmt.Errorf("the API server of a cluster of the provider %s cannot be replaced", provider.Name())
 	}
-	wanted, err := s.request(o)
+	request, err := s.request(o)
 	if err != nil {
 		return 0, err
 	}
 	s.adminHTTP.CloseIdleConnections()
-	return restarter.Restart(ctx, s.cluster, wanted)
+	return restarter.Restart(ctx, s.cluster, request)
 }
 
 // Shared reports whether one cluster can be two targets, one after the other: they differ in nothing but the
@@ -103,8 +103,8 @@ func reloadable(a, b Options) bool { return !a.hasABAC() && !b.hasABAC() }
 
 // hasABAC reports whether the chain has an ABAC authorizer. A chain that does not exist is an error where it is used.
 func (o Options) hasABAC() bool {
-	between, err := loadMiddle(o.Chain)
-	return err == nil && between.ABACPolicy != ""
+	middlePart, err := loadMiddle(o.Chain)
+	return err == nil && middlePart.ABACPolicy != ""
 }
 
 // Switch makes the target the one that o asks for, which shares its cluster. Where it can, the API server takes over

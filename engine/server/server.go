@@ -244,7 +244,7 @@ func (s *Server) request(o Options) (r clusters.Request, err error) {
 // Args are the arguments that make an API server quicker and quieter. One that is to keep its defaults does not have them,
 // and neither has a plain one, which may be given them. keep are metric families that are not switched off.
 func Args(keep ...string) []string {
-	off := slices.DeleteFunc(slices.Clone(known.Bulky), func(family string) bool { return slices.Contains(keep, family) })
+	off := slices.DeleteFunc(slices.Clone(knownFamilies.Bulky), func(family string) bool { return slices.Contains(keep, family) })
 	return []string{
 		"--disabled-metrics=" + strings.Join(off, ","),
 		// It sleeps 50 ms over every object in a namespace that its informer has not seen, and has no part in authorization.
@@ -268,8 +268,8 @@ func featureGates(o Options) map[string]bool {
 	if HasGate(o.Effective()) && o.Cell.Gate != scenarios.GateDefault {
 		set[GateName] = o.Cell.Gate == scenarios.GateOn
 	}
-	if named := o.Cell.FeatureGate; named.Name != "" && named.Gate != scenarios.GateDefault {
-		set[named.Name] = named.Gate == scenarios.GateOn
+	if gate := o.Cell.FeatureGate; gate.Name != "" && gate.Gate != scenarios.GateDefault {
+		set[gate.Name] = gate.Gate == scenarios.GateOn
 	}
 	return set
 }

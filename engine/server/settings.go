@@ -56,8 +56,8 @@ func (s *Server) witnessSettings(ctx context.Context) (err error) {
 	}
 	w := &s.Witness
 	w.AskedSettings = expectedSettings(s.started)
-	seen := &reports.Settings{}
-	if seen.AdmissionOff, err = s.probeAdmission(ctx); err != nil {
+	settings := &reports.Settings{}
+	if settings.AdmissionOff, err = s.probeAdmission(ctx); err != nil {
 		return err
 	}
 	families, err := s.scrapeNamed(ctx, disabledMetric)
@@ -65,9 +65,9 @@ func (s *Server) witnessSettings(ctx context.Context) (err error) {
 		return err
 	}
 	for _, m := range families[disabledMetric].GetMetric() {
-		seen.MetricsOff += int(m.GetCounter().GetValue())
+		settings.MetricsOff += int(m.GetCounter().GetValue())
 	}
-	w.SeenSettings = seen
+	w.SeenSettings = settings
 	commands, reads := s.cluster.(clusters.CommandReader)
 	if !reads {
 		return nil

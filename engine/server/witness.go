@@ -207,21 +207,21 @@ func (s *Server) witnessChain(ctx context.Context) error {
 			return err
 		}
 	}
-	arrived := map[recorder.Point]int{}
+	arrivals := map[recorder.Point]int{}
 	// Others may send requests meanwhile, see package upgrade.
 	for _, r := range s.recorder.Since(mark, witnessUser, "system:node:"+witnessNode) {
-		arrived[r.Point]++
+		arrivals[r.Point]++
 	}
-	w.Probes = &reports.ProbeCount{Sent: len(probes), Front: arrived[recorder.Front], Back: arrived[recorder.Back]}
+	w.Probes = &reports.ProbeCount{Sent: len(probes), Front: arrivals[recorder.Front], Back: arrivals[recorder.Back]}
 	return s.witnessMetrics(ctx, before)
 }
 
 // listAuthorizers returns the authorizers between the two ends of the recorder, with these.
 func (m middle) listAuthorizers() []reports.Authorizer {
-	between := seq.Map(m.Authorizers, func(a apiserverv1.AuthorizerConfiguration) reports.Authorizer {
+	authorizers := seq.Map(m.Authorizers, func(a apiserverv1.AuthorizerConfiguration) reports.Authorizer {
 		return reports.Authorizer{Type: a.Type, Name: a.Name}
 	})
-	return slices.Concat([]reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}, between, []reports.Authorizer{{Type: "Webhook", Name: "recorder-back"}})
+	return slices.Concat([]reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}, authorizers, []reports.Authorizer{{Type: "Webhook", Name: "recorder-back"}})
 }
 
 // authorizerActs are the API server's counters of what authorizers did, by metric and authorizer.
@@ -303,13 +303,13 @@ func (s *Server) OpenEvents(texts ...string) []json.RawMessage {
 }
 
 // findEvents returns those events that contain one of the texts.
-func findEvents(events map[string]json.RawMessage, texts []string) (found []json.RawMessage) {
+func findEvents(events map[string]json.RawMessage, texts []string) (matches []json.RawMessage) {
 	for _, raw := range events {
 		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(raw, []byte(text)) }) {
-			found = append(found, raw)
+			matches = append(matches, raw)
 		}
 	}
-	return found
+	return matches
 }
 
 // Wanted returns a target as its options ask for it, to compare with what was found.
@@ -324,8 +324,8 @@ func (o Options) Wanted() reports.Found {
 
 // CheckFound returns how a control plane is not the one that was asked for, or which of its programs cannot come from where
 // the witness says it comes from.
-func CheckFound(found, wanted reports.Found) error {
-	if err := found.Check(wanted); err != nil {
+func CheckFound(found, want reports.Found) error {
+	if err := found.Check(want); err != nil {
 		return err
 	}
 	return checkPrograms(found.Witness.Programs)
@@ -362,7 +362,7 @@ func ExpectedFacts(o Options) scenarios.Facts {
 func capabilities(o Options, f scenarios.Facts) (list scenarios.Capabilities) {
 	can := o.Capabilities()
 	recorded := can.Recorder && o.Plain == nil
-	counted := f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36)
+	isCounted := f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36)
 	for _, c := range []struct {
 		capability scenarios.Capability
 		has        bool
@@ -373,7 +373,7 @@ func capabilities(o Options, f scenarios.Facts) (list scenarios.Capabilities) {
 		{scenarios.Tokens, true},
 		{scenarios.RBAC, true},
 		{scenarios.Aggregation, recorded},
-		{scenarios.Metrics, can.Metrics && counted},
+		{scenarios.Metrics, can.Metrics && isCounted},
 		{scenarios.KubeletNodes, can.Nodes},
 		{scenarios.Signing, can.Processes},
 	} {

@@ -119,12 +119,12 @@ func runForUsers(ctx context.Context) error {
 
 // run makes one round of attempts after the other. What is refused is news, not a reason to stop.
 func run(ctx context.Context, requests []request, interval time.Duration) error {
-	told, out := watchSignals(), json.NewEncoder(os.Stdout)
+	signals, out := watchSignals(), json.NewEncoder(os.Stdout)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		for _, r := range requests {
-			awaitWork(ctx, told)
+			awaitWork(ctx, signals)
 			line := r.try(ctx)
 			if ctx.Err() != nil {
 				return nil

@@ -20,22 +20,22 @@ func tellAgent(s syscall.Signal) error { return syscall.Kill(agentPID, s) }
 
 // watchSignals returns where the signals arrive that tell the agent to rest and to work.
 func watchSignals() <-chan os.Signal {
-	told := make(chan os.Signal, 16)
-	signal.Notify(told, restSignal, workSignal)
-	return told
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, restSignal, workSignal)
+	return signals
 }
 
 // awaitWork returns when the agent has been told to work, if it was told to rest.
-func awaitWork(ctx context.Context, told <-chan os.Signal) {
+func awaitWork(ctx context.Context, signals <-chan os.Signal) {
 	resting := false
 	select {
-	case s := <-told:
+	case s := <-signals:
 		resting = s == restSignal
 	default:
 	}
 	for resting && ctx.Err() == nil {
 		select {
-		case s := <-told:
+		case s := <-signals:
 			resting = s == restSignal
 		case <-ctx.Done():
 		}

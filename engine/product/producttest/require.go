@@ -49,11 +49,11 @@ func RequirePass(t T, p product.Product, flags ...string) {
 }
 
 // execute plans and runs a product. The error of wrong flags is said before anything starts.
-func execute(t T, p product.Product, given []string) (*product.Made, product.Output, error) {
+func execute(t T, p product.Product, args []string) (*product.Made, product.Output, error) {
 	flags := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	line := product.NewCommandLine(p, flags, nil)
-	if err := flags.Parse(given); err != nil {
+	if err := flags.Parse(args); err != nil {
 		return nil, product.Output{}, err
 	}
 	i := product.NewInvocation(flags.Args(), product.ModuleVersion(), io.Discard)
@@ -67,7 +67,7 @@ func execute(t T, p product.Product, given []string) (*product.Made, product.Out
 	}
 	command := append([]string{"authzconf"}, strings.Fields(p.Command)...)
 	made, err := product.Execute(t.Context(), product.Run{
-		Prepared: prepared, Invocation: i, Command: append(command, given...),
+		Prepared: prepared, Invocation: i, Command: append(command, args...),
 		Say: func(text string) { t.Logf("%s", text) }, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
 	})
 	return made, output, err

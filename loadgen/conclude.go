@@ -56,11 +56,11 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 func (p *plan) unclaimedLimits() (limits []judge.LimitResult) {
 	for _, l := range p.result.Limits {
 		key := limitKey{l.Of, l.Name}
-		claimed := slices.ContainsFunc(p.cases, func(c plannedCase) bool { return slices.Contains(c.limits, key) })
+		isClaimed := slices.ContainsFunc(p.cases, func(c plannedCase) bool { return slices.Contains(c.limits, key) })
 		if l.Name == judge.ThresholdsUnused { // the cases of the variant's sides say so
-			claimed = slices.Contains(p.options.Profile.Used(), l.Of)
+			isClaimed = slices.Contains(p.options.Profile.Used(), l.Of)
 		}
-		if l.State != judge.Holds && !claimed {
+		if l.State != judge.Holds && !isClaimed {
 			limits = append(limits, l)
 		}
 	}

@@ -81,8 +81,8 @@ func (p *plan) dropComparisons() {
 	}
 	narrowed := *p.options.Profile
 	narrowed.Comparisons = slices.DeleteFunc(slices.Clone(narrowed.Comparisons), func(c profile.Comparison) bool { return !needed[c.Name] && !c.AA() })
-	used := narrowed.Used()
-	narrowed.Thresholds = slices.DeleteFunc(slices.Clone(narrowed.Thresholds), func(t profile.Threshold) bool { return !slices.Contains(used, t.Variant) })
+	variants := narrowed.Used()
+	narrowed.Thresholds = slices.DeleteFunc(slices.Clone(narrowed.Thresholds), func(t profile.Threshold) bool { return !slices.Contains(variants, t.Variant) })
 	p.options.Profile = &narrowed
 	p.thresholds = judge.ThresholdsOf(&narrowed)
 }

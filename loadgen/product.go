@@ -157,8 +157,8 @@ func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Opti
 		return o, err
 	}
 	o.Release, o.Profile = o.Existing.Release, p.WithGate(o.Existing.Cell.Gate)
-	where := fmt.Sprintf("profile %s on this cluster, gate %s", p.Name, o.Existing.Cell.Gate)
-	return o, o.Profile.Check(func(string) string { return where })
+	place := fmt.Sprintf("profile %s on this cluster, gate %s", p.Name, o.Existing.Cell.Gate)
+	return o, o.Profile.Check(func(string) string { return place })
 }
 
 // release returns the version that the flags name.
@@ -187,13 +187,13 @@ func (f *flags) existingCluster(i *product.Invocation) (server.Options, error) {
 
 // adjustProfile changes the profile as the flags say.
 func (f *flags) adjustProfile(p *profile.Profile) (*profile.Profile, error) {
-	a, given := f.adjust, f.given.Changed
+	a, isGiven := f.adjust, f.given.Changed
 	if storm.IsForeign(f.provider) {
 		a.Counts = true // there is no second server
-		if !given("authorizer") {
+		if !isGiven("authorizer") {
 			a.Authorizer = profile.RBAC
-			given = func(flag string) bool { return flag == "authorizer" || f.given.Changed(flag) }
+			isGiven = func(flag string) bool { return flag == "authorizer" || f.given.Changed(flag) }
 		}
 	}
-	return p.Adjusted(a, given)
+	return p.Adjusted(a, isGiven)
 }

@@ -46,8 +46,8 @@ func variantsSection(result *judge.Result, groups []judge.VariantBlocks) reports
 }
 
 // describeRetries returns the answers after which agents asked again.
-func describeRetries(again map[string]int64) string {
-	return strings.Join(seq.Map(slices.Sorted(maps.Keys(again)), func(status string) string { return fmt.Sprintf("%d × %s", again[status], status) }), ", ")
+func describeRetries(retries map[string]int64) string {
+	return strings.Join(seq.Map(slices.Sorted(maps.Keys(retries)), func(status string) string { return fmt.Sprintf("%d × %s", retries[status], status) }), ", ")
 }
 
 func reviewsSection(result *judge.Result, groups []judge.VariantBlocks) reports.Section {

@@ -52,9 +52,9 @@ func CheckFiles(connections int) error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return nil //nolint:nilerr // if the limit cannot be read, opening too many connections fails
 	}
-	if needed := uint64(connections + Files); needed > limit.Cur {
+	if demand := uint64(connections + Files); demand > limit.Cur {
 		return fmt.Errorf("%d connections need %d open files, and this process may have %d: raise the limit (ulimit -n %d), or let agents share connections (agentsPerConnection)",
-			connections, needed, limit.Cur, needed)
+			connections, demand, limit.Cur, demand)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func NewPool(c *rest.Config, agents, perConn, shard, shards int) (*Pool, error) 
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
-	mine := (agents - shard + shards - 1) / shards
+	count := (agents - shard + shards - 1) / shards
 	return &Pool{
 		transport: &http.Transport{
 			TLSClientConfig: config, Protocols: &protocols, DisableCompression: true,
@@ -85,7 +85,7 @@ func NewPool(c *rest.Config, agents, perConn, shard, shards int) (*Pool, error) 
 			TLSHandshakeTimeout: 30 * time.Second,
 		},
 		host: host, perConn: perConn, shards: shards,
-		conns: make([]conn, (mine+perConn-1)/perConn),
+		conns: make([]conn, (count+perConn-1)/perConn),
 	}, nil
 }
 
@@ -263,17 +263,17 @@ const mostLogged = 2_000_000
 
 // log logs a request that was sent, and its answer if that is unexpected.
 func (t *tally) log(next task, from, to time.Time, expect int, got reply, err error) {
-	asked := run.Request{Agent: next.Agent, Kind: next.Kind, Turn: next.turn, From: from.Sub(t.start), To: to.Sub(t.start)}
+	request := run.Request{Agent: next.Agent, Kind: next.Kind, Turn: next.turn, From: from.Sub(t.start), To: to.Sub(t.start)}
 	if err != nil {
-		asked.Answer = classify(err)
+		request.Answer = classify(err)
 	} else if got.status != expect {
-		asked.Answer = got.full
+		request.Answer = got.full
 	}
-	asked.Said = got.said
+	request.Said = got.said
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.block.Log) < mostLogged {
-		t.block.Log = append(t.block.Log, asked)
+		t.block.Log = append(t.block.Log, request)
 	}
 }
 

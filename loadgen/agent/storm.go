@@ -197,27 +197,27 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 	agent, kind := int(next.Agent), next.Kind
 	intended, actual := s.Start.Add(next.At), time.Now()
 	s.tally.countSent(intended, actual)
-	asked, expect := s.Request(agent, int(kind), next.turn), s.Expect
-	if len(asked.Body) > 0 && expect == http.StatusOK {
+	request, expect := s.Request(agent, int(kind), next.turn), s.Expect
+	if len(request.Body) > 0 && expect == http.StatusOK {
 		expect = http.StatusCreated
 	}
-	asked.Query = s.beginAt(asked.Query, next)
+	request.Query = s.beginAt(request.Query, next)
 	for retries := 0; ; {
-		sent := time.Now()
+		sentAt := time.Now()
 		var err error
-		got, err = s.send(ctx, agent, asked)
+		got, err = s.send(ctx, agent, request)
 		status := got.status
-		s.tally.log(next, sent, time.Now(), expect, got, err)
-		again := false
+		s.tally.log(next, sentAt, time.Now(), expect, got, err)
+		isRetry := false
 		switch {
 		case err == nil && status == expect:
 		case got.after > 0 && retries < mostRetries:
 			retries++
-			again = s.wait(ctx, got.after)
+			isRetry = s.wait(ctx, got.after)
 		case backoff != nil:
-			again = s.wait(ctx, backoff.Next())
+			isRetry = s.wait(ctx, backoff.Next())
 		}
-		if again {
+		if isRetry {
 			s.tally.retry(status, err)
 			continue
 		}
@@ -248,18 +248,18 @@ type reply struct {
 
 // send sends a request once. It discards the body, except for the version of a reflector's list. It returns the body of
 // a watch.
-func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, err error) {
+func (s *Storm) send(ctx context.Context, agent int, request Request) (got reply, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(s.Timeout, func() { cancel(context.DeadlineExceeded) })
 	defer timer.Stop()
-	resp, err := s.roundTrip(ctx, agent, asked)
+	resp, err := s.roundTrip(ctx, agent, request)
 	if err != nil {
 		err = causeOf(ctx, err)
 		cancel(nil)
 		return got, err
 	}
 	got.status, got.full = resp.StatusCode, describeStatus(resp)
-	if asked.Watch && resp.StatusCode == http.StatusOK {
+	if request.Watch && resp.StatusCode == http.StatusOK {
 		got.watch = &following{body: resp.Body, cancel: cancel}
 		return got, nil
 	}
@@ -267,7 +267,7 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, 
 	if s.Return && resp.StatusCode == http.StatusOK {
 		got.version, err = versionOf(resp.Body)
 	} else {
-		got.said, err = readAnswer(resp, asked)
+		got.said, err = readAnswer(resp, request)
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError {
@@ -278,8 +278,8 @@ func (s *Storm) send(ctx context.Context, agent int, asked Request) (got reply, 
 }
 
 // readAnswer reads the body of an answer to its end, and returns what the log keeps of it.
-func readAnswer(resp *http.Response, asked Request) (said string, err error) {
-	if asked.Read == nil || resp.StatusCode >= http.StatusMultipleChoices {
+func readAnswer(resp *http.Response, request Request) (text string, err error) {
+	if request.Read == nil || resp.StatusCode >= http.StatusMultipleChoices {
 		_, err = io.Copy(io.Discard, resp.Body)
 		return "", err
 	}
@@ -287,39 +287,39 @@ func readAnswer(resp *http.Response, asked Request) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return asked.Read(body), nil
+	return request.Read(body), nil
 }
 
 // roundTrip sends a request on the agent's connection, or on a new one if the server was closing that one.
 // http.Transport, which client-go uses, does the same. API servers close connections that were idle for 90 s.
-func (s *Storm) roundTrip(ctx context.Context, agent int, asked Request) (*http.Response, error) {
+func (s *Storm) roundTrip(ctx context.Context, agent int, request Request) (*http.Response, error) {
 	cc, err := s.Pool.connect(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
-	r := s.newRequest(asked).WithContext(ctx)
+	r := s.newRequest(request).WithContext(ctx)
 	resp, err := cc.RoundTrip(r)
 	for tries := 0; err != nil && unprocessed(err) && tries < renewals; tries++ {
 		if cc, err = s.Pool.reconnect(ctx, agent, cc); err != nil {
 			continue
 		}
-		if len(asked.Body) > 0 {
-			r.Body = io.NopCloser(bytes.NewReader(asked.Body))
+		if len(request.Body) > 0 {
+			r.Body = io.NopCloser(bytes.NewReader(request.Body))
 		}
 		resp, err = cc.RoundTrip(r)
 	}
 	return resp, err
 }
 
-func (s *Storm) newRequest(asked Request) *http.Request {
+func (s *Storm) newRequest(request Request) *http.Request {
 	host, method := s.Pool.host, http.MethodGet
 	var body io.ReadCloser
-	if len(asked.Body) > 0 {
-		method, body = http.MethodPost, io.NopCloser(bytes.NewReader(asked.Body))
+	if len(request.Body) > 0 {
+		method, body = http.MethodPost, io.NopCloser(bytes.NewReader(request.Body))
 	}
 	return &http.Request{
-		Method: method, Host: host.Host, Header: asked.Header, Body: body, ContentLength: int64(len(asked.Body)),
-		URL:   &url.URL{Scheme: host.Scheme, Host: host.Host, Path: asked.Path, RawQuery: asked.Query},
+		Method: method, Host: host.Host, Header: request.Header, Body: body, ContentLength: int64(len(request.Body)),
+		URL:   &url.URL{Scheme: host.Scheme, Host: host.Host, Path: request.Path, RawQuery: request.Query},
 		Proto: "HTTP/2.0", ProtoMajor: 2,
 	}
 }

@@ -96,8 +96,8 @@ func check(name CheckName, sound string, look func(c *checker)) Check {
 
 func makeChecks(r *run.Run, variants []VariantBlocks, groups []comparisonPairs, comparisons []Comparison, t Thresholds) []Check {
 	declared := t.declareMargins() && len(groups) > 0
-	claimed := declared || slices.ContainsFunc(comparisons, Comparison.claims)
-	aboutTime := claimed || t.limitLatency()
+	isClaimed := declared || slices.ContainsFunc(comparisons, Comparison.claims)
+	aboutTime := isClaimed || t.limitLatency()
 	all := []Check{
 		check(ThresholdsValid, "the thresholds can be judged", func(c *checker) {
 			if err := t.Validate(); err != nil {
@@ -115,7 +115,7 @@ func makeChecks(r *run.Run, variants []VariantBlocks, groups []comparisonPairs, 
 		check(NoTrend, fmt.Sprintf("no p50 changes by more than %g %% over the run, or not more than chance makes it", 100*trendLimit),
 			func(c *checker) { c.checkTrends(variants, comparisons, aboutTime) }),
 	}
-	if claimed {
+	if isClaimed {
 		all = append(all, check(SameServers, "", func(c *checker) { c.checkSame(comparisons) }))
 	}
 	return all
@@ -258,7 +258,7 @@ func (c *checker) checkStarts(r *run.Run) {
 
 // checkPairs compares the pairs and starts of comparisons with those that were declared and requested, and with those
 // that are needed where a claim is made.
-func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, asked design) {
+func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, requestedDesign design) {
 	tests := testsEach * seq.Count(groups, func(g comparisonPairs) bool { return !g.key.aa })
 	least := t.declared()
 	if t.declareMargins() {
@@ -271,8 +271,8 @@ func (c *checker) checkPairs(groups []comparisonPairs, t Thresholds, asked desig
 		}
 		if has := g.design(); !has.covers(least) {
 			c.unknownf("%s has %s; it needs %s", g.key.name, has, least)
-		} else if !has.covers(asked) {
-			c.wrongf("%s has %s, and %s were asked for", g.key.name, has, asked)
+		} else if !has.covers(requestedDesign) {
+			c.wrongf("%s has %s, and %s were asked for", g.key.name, has, requestedDesign)
 		}
 		c.sound = fmt.Sprintf("each comparison has %s or more", least)
 	}
@@ -320,15 +320,15 @@ func (c Comparison) claims() bool {
 func (c *checker) checkSame(comparisons []Comparison) {
 	var seen []string
 	for i := range comparisons {
-		compared := &comparisons[i]
+		comparison := &comparisons[i]
 		switch {
-		case !compared.AA:
-		case compared.oneProcess:
-			c.unknownf("%s has one process on both sides: what two processes differ by is not known", compared.Name)
+		case !comparison.AA:
+		case comparison.oneProcess:
+			c.unknownf("%s has one process on both sides: what two processes differ by is not known", comparison.Name)
 		default:
-			seen = append(seen, c.checkSameEffect("p50 of "+compared.Name, compared.P50)...)
-			seen = append(seen, c.checkSameEffect("p99 of "+compared.Name, compared.P99)...)
-			seen = append(seen, c.checkSameEffect("CPU of "+compared.Name, compared.CPU)...)
+			seen = append(seen, c.checkSameEffect("p50 of "+comparison.Name, comparison.P50)...)
+			seen = append(seen, c.checkSameEffect("p99 of "+comparison.Name, comparison.P99)...)
+			seen = append(seen, c.checkSameEffect("CPU of "+comparison.Name, comparison.CPU)...)
 		}
 	}
 	if len(seen) == 0 && len(c.unknown) == 0 {

@@ -80,10 +80,10 @@ func unmeasured(format string, args ...any) Effect {
 
 // MeasureQuantile returns a function that measures a quantile of a block in ms, or says why the block has none.
 func MeasureQuantile(q float64) Measurement {
-	needed := statistics.SamplesNeeded(q, level)
+	samples := statistics.SamplesNeeded(q, level)
 	return func(b *run.Block) (float64, string) {
-		if n := b.Latency.Count(); n < needed {
-			return 0, fmt.Sprintf("a block of %d answers; a p%g needs %d", n, 100*q, needed)
+		if n := b.Latency.Count(); n < samples {
+			return 0, fmt.Sprintf("a block of %d answers; a p%g needs %d", n, 100*q, samples)
 		}
 		return milliseconds(b.Latency.Quantile(q)), ""
 	}

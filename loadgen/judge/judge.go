@@ -46,8 +46,8 @@ func Judge(r run.Run, t Thresholds) Result {
 
 // markCertain marks the broken limits that nothing which disturbed the run can explain. An identity of somebody else is
 // always certain. Other reviews than predicted are certain if the user ended the run only after they had been found.
-func (r *Result) markCertain(of *run.Run) {
-	isEndedAlone := of.EndedAfterFinding && len(of.Problems) == 0
+func (r *Result) markCertain(source *run.Run) {
+	isEndedAlone := source.EndedAfterFinding && len(source.Problems) == 0
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		switch l.Name {

@@ -16,14 +16,14 @@ import (
 )
 
 // addLimit adds the judgement of a limit.
-func (r *Result) addLimit(of string, name LimitName, state State, format string, args ...any) {
-	r.Limits = append(r.Limits, LimitResult{Of: of, Name: name, State: state, Detail: fmt.Sprintf(format, args...)})
+func (r *Result) addLimit(subject string, name LimitName, state State, format string, args ...any) {
+	r.Limits = append(r.Limits, LimitResult{Of: subject, Name: name, State: state, Detail: fmt.Sprintf(format, args...)})
 }
 
 // noteUnjudged records a limit that cannot be judged, and why.
-func (r *Result) noteUnjudged(of string, name LimitName, what, why string) {
-	r.NotJudged = append(r.NotJudged, LimitResult{Of: of, Name: name, State: Unknown, Detail: why})
-	r.Notes = append(r.Notes, fmt.Sprintf("%s: %s: %s", of, what, why))
+func (r *Result) noteUnjudged(subject string, name LimitName, what, why string) {
+	r.NotJudged = append(r.NotJudged, LimitResult{Of: subject, Name: name, State: Unknown, Detail: why})
+	r.Notes = append(r.Notes, fmt.Sprintf("%s: %s: %s", subject, what, why))
 }
 
 func (r *Result) judgeVariants(groups []VariantBlocks) {
@@ -136,12 +136,12 @@ func (r *Result) judgeIdentities(name string, blocks []*run.Block) {
 			wrong = append(wrong, fmt.Sprintf("block %d of %d: %d more were for somebody else", i+1, len(blocks), more))
 		}
 	}
-	compared := fmt.Sprintf("%s about who the agent is, %s of requests themselves, %s", reports.Plural(int(answers), "answer"), reports.Plural(int(reviews), "review"), reports.Plural(int(refusals), "refusal"))
+	text := fmt.Sprintf("%s about who the agent is, %s of requests themselves, %s", reports.Plural(int(answers), "answer"), reports.Plural(int(reviews), "review"), reports.Plural(int(refusals), "refusal"))
 	switch {
 	case len(wrong) > 0:
-		r.addLimit(name, IdentitiesWanted, Broken, "%s; compared were %s", strings.Join(wrong[:min(len(wrong), mostShown)], "; "), compared)
+		r.addLimit(name, IdentitiesWanted, Broken, "%s; compared were %s", strings.Join(wrong[:min(len(wrong), mostShown)], "; "), text)
 	case answers+reviews+refusals > 0:
-		r.addLimit(name, IdentitiesWanted, Holds, "each is for the user that was wanted, and as granted: %s", compared)
+		r.addLimit(name, IdentitiesWanted, Holds, "each is for the user that was wanted, and as granted: %s", text)
 	default:
 		r.noteUnjudged(name, IdentitiesWanted, "whom the server took the agents for", "no answer and no review shows it")
 	}
@@ -237,17 +237,17 @@ func (r *Result) judgeGrowth(growth []run.Growth) {
 }
 
 func (r *Result) judgeComparisons() {
-	judged := false
+	isJudged := false
 	for _, c := range r.Comparisons {
 		if c.AA {
 			continue
 		}
-		judged = true
+		isJudged = true
 		for _, q := range c.quantities(Margins{}) {
 			r.judgeEffect(c, q.limit, *q.effect)
 		}
 	}
-	if !judged && r.Thresholds.declareMargins() {
+	if !isJudged && r.Thresholds.declareMargins() {
 		r.addLimit("the run", anyMargin, Unknown, "a margin was declared, and there is no comparison")
 	}
 }

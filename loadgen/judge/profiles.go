@@ -57,11 +57,11 @@ func compareProfiles(pairs []pair) (list []ProfileDifference) {
 func compareProfile(program string, a, b run.CPUProfile) ProfileDifference {
 	d := ProfileDifference{Program: program, SamplesA: a.Samples, SamplesB: b.Samples}
 	n, m := float64(a.Samples), float64(b.Samples)
-	both := run.Sum(maps.Clone(a.Functions), b.Functions)
-	for _, name := range slices.Sorted(maps.Keys(both)) {
+	sum := run.Sum(maps.Clone(a.Functions), b.Functions)
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
 		share := FunctionShare{name, float64(a.Functions[name]) / n, float64(b.Functions[name]) / m}
 		d.Top = append(d.Top, share)
-		part := float64(both[name]) / (n + m)
+		part := float64(sum[name]) / (n + m)
 		standardError := math.Sqrt(part * (1 - part) * (1/n + 1/m))
 		if math.Abs(share.B-share.A) > surely*standardError {
 			d.Differ = append(d.Differ, share)

@@ -107,8 +107,8 @@ const ObjectivePrefix = "sloHeld"
 func Objective(kind string) LimitName { return LimitName(ObjectivePrefix + " (" + kind + ")") }
 
 // Limit returns the judgement of a limit of a variant or a comparison, in Limits or NotJudged.
-func (r *Result) Limit(of string, name LimitName) (limit LimitResult, judged, found bool) {
-	matches := func(l LimitResult) bool { return l.Of == of && l.Name == name }
+func (r *Result) Limit(subject string, name LimitName) (limit LimitResult, isJudged, found bool) {
+	matches := func(l LimitResult) bool { return l.Of == subject && l.Name == name }
 	if i := slices.IndexFunc(r.Limits, matches); i >= 0 {
 		return r.Limits[i], true, true
 	}

@@ -19,8 +19,8 @@ const (
 )
 
 // measureReviews returns the reviews per request of the counted parts of blocks.
-func measureReviews(of string, blocks []*run.Block, count func(*run.Block) counted) ReviewRate {
-	r := ReviewRate{Of: of, Blocks: len(blocks)}
+func measureReviews(subject string, blocks []*run.Block, count func(*run.Block) counted) ReviewRate {
+	r := ReviewRate{Of: subject, Blocks: len(blocks)}
 	var rates []float64
 	var all counted
 	unpredicted := false

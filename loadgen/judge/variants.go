@@ -105,27 +105,27 @@ func MeasureVariant(g VariantBlocks, steady bool) Variant {
 	return v
 }
 
-func measureUsage(blocks []*run.Block) (used map[string]Usage) {
+func measureUsage(blocks []*run.Block) (usage map[string]Usage) {
 	var sent int64
 	var length time.Duration
 	for _, b := range blocks {
 		sent, length = sent+b.Sent, length+time.Duration(b.Length)
 		for name, c := range b.Cost {
-			if used == nil {
-				used = map[string]Usage{}
+			if usage == nil {
+				usage = map[string]Usage{}
 			}
-			u := used[name]
+			u := usage[name]
 			u.PerRequest += milliseconds(time.Duration(c.CPU - c.Idle))
 			u.Idle += time.Duration(c.Idle).Seconds()
 			u.RSS, u.Allocated, u.GCs, u.PeakHeap = max(u.RSS, c.RSS), u.Allocated+float64(c.Allocated), u.GCs+c.GCs, max(u.PeakHeap, c.PeakHeap)
-			used[name] = u
+			usage[name] = u
 		}
 	}
-	for name, u := range used {
+	for name, u := range usage {
 		u.PerRequest, u.Allocated, u.Idle = u.PerRequest/float64(max(sent, 1)), u.Allocated/float64(max(sent, 1)), u.Idle/length.Seconds()
-		used[name] = u
+		usage[name] = u
 	}
-	return used
+	return usage
 }
 
 // BoundQuantile returns a quantile with bounds that hold whatever the distribution is, if there are enough samples.

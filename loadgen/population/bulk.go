@@ -87,10 +87,10 @@ func (b *builder) createAll(ctx context.Context, n int, prefix string, build fun
 }
 
 // alter turns a copy of the first object into the wanted one, whose defaults the API server has not set.
-func alter(o, wanted object) {
-	o.SetName(wanted.GetName())
+func alter(o, want object) {
+	o.SetName(want.GetName())
 	if p, ok := o.(*corev1.Pod); ok {
-		spec := wanted.(*corev1.Pod).Spec
+		spec := want.(*corev1.Pod).Spec
 		p.Spec.NodeName = spec.NodeName
 		if account := spec.ServiceAccountName; account != "" {
 			p.Spec.ServiceAccountName, p.Spec.DeprecatedServiceAccount = account, account
@@ -127,11 +127,11 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 		if weight == 0 || slices.Contains([]string{"watch", profile.Review, profile.Whoami}, profile.Kinds()[kind]) {
 			continue
 		}
-		asked := request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} })
+		req := request(q, kind, 0, p.PodsPerNode, func(int) []string { return []string{o.settle[variant.Name]} })
 		var status int
 		var text string
 		err := wait.PollUntilContextTimeout(ctx, settlePoll, settleTimeout, true, func(ctx context.Context) (_ bool, err error) {
-			status, text, err = try(ctx, client, host, asked)
+			status, text, err = try(ctx, client, host, req)
 			return status == Expected(variant), err
 		})
 		switch {
@@ -144,12 +144,12 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 	return nil
 }
 
-func try(ctx context.Context, client *http.Client, host string, asked agent.Request) (status int, text string, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, host+asked.Path+"?"+asked.Query, nil)
+func try(ctx context.Context, client *http.Client, host string, req agent.Request) (status int, text string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, host+req.Path+"?"+req.Query, nil)
 	if err != nil {
 		return 0, "", err
 	}
-	r.Header = asked.Header
+	r.Header = req.Header
 	resp, err := client.Do(r)
 	if err != nil {
 		return 0, "", err

@@ -244,12 +244,12 @@ func pod(namespace, name string, node int, account string) *corev1.Pod {
 // create creates an object. An existing object is accepted, because servers share their storage, except in a cluster
 // that is somebody else's. A storage that is slow for a moment is tried again.
 func (b *builder) create(ctx context.Context, o object) error {
-	tried := 0
+	attempts := 0
 	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) }, func() error {
-		tried++
+		attempts++
 		return b.send(ctx, o)
 	})
-	mayBeThere := tried > 1 || !b.Shared
+	mayBeThere := attempts > 1 || !b.Shared
 	if err == nil {
 		return nil
 	}

@@ -101,15 +101,15 @@ func (h *History) PredictSettled(variant profile.Variant, start time.Time, log [
 		if first {
 			out.First++
 		}
-		counted := []checkRanges{checks}
+		ranges := []checkRanges{checks}
 		if settled.Count(request, first) {
-			counted = append(counted, later)
+			ranges = append(ranges, later)
 		}
 		times[o.Agent]++
 		if o.unsure {
 			out.Unsure++
 		}
-		if err := h.observe(o, counted); err != nil {
+		if err := h.observe(o, ranges); err != nil {
 			return nil, err
 		}
 	}
@@ -186,7 +186,7 @@ const (
 )
 
 // observe adds the reviews of a request, by mode, verb and decision, to everything that it counts for.
-func (h *History) observe(o observation, counted []checkRanges) error {
+func (h *History) observe(o observation, ranges []checkRanges) error {
 	if o.Answer == "401" || o.Answer == "refused" { // nobody was asked
 		return nil
 	}
@@ -207,7 +207,7 @@ func (h *History) observe(o observation, counted []checkRanges) error {
 		}
 		sequences, _ := prediction.Sequences()
 		for _, review := range sequences[0] {
-			h.countAsked(at, o, review, counted)
+			h.countAsked(at, o, review, ranges)
 		}
 	}
 	return nil
@@ -221,14 +221,14 @@ func (h *History) describe(o observation) (requestor scenarios.User, imp *scenar
 	requestor = oracle.RequestorOf(token, scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{
 		Namespace: space(o.variant), Name: account, Pod: agentName(q.identity), Node: nodeName(node),
 	}})
-	sent := request(q, int(o.Kind), o.Turn, p.PodsPerNode, func(int) []string { return []string{token} })
-	address := &url.URL{Path: sent.Path, RawQuery: sent.Query}
-	if len(sent.Body) == 0 {
+	req := request(q, int(o.Kind), o.Turn, p.PodsPerNode, func(int) []string { return []string{token} })
+	address := &url.URL{Path: req.Path, RawQuery: req.Query}
+	if len(req.Body) == 0 {
 		r.Attributes = oracle.ParseRequest(http.MethodGet, address)
 		return requestor, q.imp, r, nil
 	}
 	r.Attributes = oracle.ParseRequest(http.MethodPost, address)
-	return requestor, q.imp, r, json.Unmarshal(sent.Body, &r.Body)
+	return requestor, q.imp, r, json.Unmarshal(req.Body, &r.Body)
 }
 
 // asks reports whether a review of the model reaches the authorizer.
@@ -242,11 +242,11 @@ func (h *History) asks(at bound, o observation, review oracle.Review) bool {
 }
 
 // countAsked adds a review to everything that it counts for, if it reaches the authorizer.
-func (h *History) countAsked(at bound, o observation, review oracle.Review, counted []checkRanges) {
+func (h *History) countAsked(at bound, o observation, review oracle.Review, ranges []checkRanges) {
 	if !h.asks(at, o, review) {
 		return
 	}
-	for _, checks := range counted {
+	for _, checks := range ranges {
 		h.count(at, o, review, checks)
 	}
 	if review.Mode == "" {

@@ -25,14 +25,14 @@ func readIdentity(body []byte) string {
 		return "an answer that is not a SelfSubjectReview"
 	}
 	u := answer.Status.UserInfo
-	named := scenarios.User{Name: u.Username, UID: u.UID, Groups: u.Groups}
+	user := scenarios.User{Name: u.Username, UID: u.UID, Groups: u.Groups}
 	for key, values := range u.Extra {
-		if named.Extra == nil {
-			named.Extra = map[string][]string{}
+		if user.Extra == nil {
+			user.Extra = map[string][]string{}
 		}
-		named.Extra[key] = values
+		user.Extra[key] = values
 	}
-	return identityText(named)
+	return identityText(user)
 }
 
 // identityText returns a user as a text that is the same for the same user. The order of groups and values counts for
@@ -107,7 +107,7 @@ type identityCheck struct {
 
 // compareAnswers compares the answers to those who asked who they are.
 func (c *identityCheck) compareAnswers() error {
-	wanted := map[int32]string{} // by agent
+	wantedNames := map[int32]string{} // by agent
 	model, err := oracle.New(c.config)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (c *identityCheck) compareAnswers() error {
 		if r.Said == "" {
 			continue
 		}
-		if wanted[r.Agent] == "" {
+		if wantedNames[r.Agent] == "" {
 			requestor, imp, request, err := c.describe(observation{Request: r, variant: c.variant})
 			if err != nil {
 				return err
@@ -126,12 +126,12 @@ func (c *identityCheck) compareAnswers() error {
 			if predicted.User != nil {
 				became = *predicted.User
 			}
-			wanted[r.Agent] = identityText(forgetIDs(c.variant, became))
+			wantedNames[r.Agent] = identityText(forgetIDs(c.variant, became))
 		}
 		c.out.Answers++
-		if said := c.readAnswer(r); said != wanted[r.Agent] {
+		if answer := c.readAnswer(r); answer != wantedNames[r.Agent] {
 			c.out.Add(1, func() string {
-				return fmt.Sprintf("%s: the answer names %s, not %s; %s", c.name(r), said, wanted[r.Agent], c.nameOther(r, nameIn(said)))
+				return fmt.Sprintf("%s: the answer names %s, not %s; %s", c.name(r), answer, wantedNames[r.Agent], c.nameOther(r, nameIn(answer)))
 			})
 		}
 	}
@@ -154,19 +154,19 @@ func (c *identityCheck) name(r run.Request) string {
 
 // nameOther returns the request of a user that was sent last before another one was answered.
 func (c *identityCheck) nameOther(r run.Request, user string) string {
-	var found *run.Request
+	var request *run.Request
 	for i := range c.log {
 		other := &c.log[i]
 		isTheirs := c.isFor(*other, user) && other.From <= r.To
-		isLater := found == nil || other.From >= found.From
+		isLater := request == nil || other.From >= request.From
 		if isTheirs && isLater && *other != r {
-			found = other
+			request = other
 		}
 	}
-	if found == nil {
+	if request == nil {
 		return "no request of the block is for that user"
 	}
-	return "the last one for that user is " + c.name(*found)
+	return "the last one for that user is " + c.name(*request)
 }
 
 // isFor reports whether a request is for a user.
@@ -187,21 +187,21 @@ type seenReview struct {
 
 // compareReviews compares the reviews of requests themselves with those that the requests of the block lead to.
 func (c *identityCheck) compareReviews(own map[string]run.OwnReview, givenUp int64) error {
-	seen := map[string]*seenReview{}
+	reviews := map[string]*seenReview{}
 	for text, review := range own {
 		var asked authorizationv1.SubjectAccessReview
 		if err := json.Unmarshal([]byte(text), &asked); err != nil {
 			return fmt.Errorf("a review of a request itself: %w", err)
 		}
 		key := ownKey(c.variant, asked.Spec)
-		if seen[key] == nil {
-			seen[key] = &seenReview{asked.Spec, run.OwnReview{First: review.First}}
+		if reviews[key] == nil {
+			reviews[key] = &seenReview{asked.Spec, run.OwnReview{First: review.First}}
 		}
-		seen[key].Count += review.Count
-		seen[key].First = min(seen[key].First, review.First)
+		reviews[key].Count += review.Count
+		reviews[key].First = min(reviews[key].First, review.First)
 	}
-	for _, key := range sortByArrival(seen) {
-		review := seen[key]
+	for _, key := range sortByArrival(reviews) {
+		review := reviews[key]
 		c.out.Reviews += review.Count
 		switch predicted := c.own[key]; {
 		case predicted == nil:
@@ -216,12 +216,12 @@ func (c *identityCheck) compareReviews(own map[string]run.OwnReview, givenUp int
 }
 
 // sortByArrival returns the keys of reviews in the order in which they arrived first.
-func sortByArrival(seen map[string]*seenReview) (keys []string) {
-	for key := range seen {
+func sortByArrival(reviews map[string]*seenReview) (keys []string) {
+	for key := range reviews {
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, func(x, y string) int {
-		return cmp.Or(cmp.Compare(seen[x].First, seen[y].First), strings.Compare(x, y))
+		return cmp.Or(cmp.Compare(reviews[x].First, reviews[y].First), strings.Compare(x, y))
 	})
 	return keys
 }
@@ -260,14 +260,14 @@ func (c *identityCheck) describeStray(review *seenReview) string {
 // isSameObject reports whether a request is for what a review is about, but by another user.
 func (c *identityCheck) isSameObject(r run.Request, spec authorizationv1.SubjectAccessReviewSpec) bool {
 	_, _, request, err := c.describe(observation{Request: r, variant: c.variant})
-	asked := spec.ResourceAttributes
-	if err != nil || asked == nil {
+	attributes := spec.ResourceAttributes
+	if err != nil || attributes == nil {
 		return false
 	}
-	isSame := request.Verb == asked.Verb && request.Resource == asked.Resource && request.Name == asked.Name
+	isSame := request.Verb == attributes.Verb && request.Resource == attributes.Resource && request.Name == attributes.Name
 	selector := scenarios.FieldRequirements(request.Fields)
-	if asked.FieldSelector == nil {
+	if attributes.FieldSelector == nil {
 		return isSame && len(selector) == 0
 	}
-	return isSame && fmt.Sprint(selector) == fmt.Sprint(asked.FieldSelector.Requirements)
+	return isSame && fmt.Sprint(selector) == fmt.Sprint(attributes.FieldSelector.Requirements)
 }

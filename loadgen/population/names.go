@@ -145,8 +145,8 @@ func request(q ask, kind, turn, pods int, tokens func(int) []string) agent.Reque
 		r.Body, r.Header["Content-Type"], r.Header["Accept"] = []byte(whoami), isJSON, isJSON
 		r.Read = readIdentity
 	}
-	mine := tokens(q.identity)
-	r.Header["Authorization"] = []string{"Bearer " + mine[turn%len(mine)]}
+	ownTokens := tokens(q.identity)
+	r.Header["Authorization"] = []string{"Bearer " + ownTokens[turn%len(ownTokens)]}
 	if q.imp != nil {
 		r.Header["Impersonate-User"] = []string{q.imp.User}
 		if len(q.imp.Groups) > 0 {

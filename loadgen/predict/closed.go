@@ -309,6 +309,6 @@ func (a amount) plus(b amount) amount {
 	return amount{a.requests + b.requests, a.checks + b.checks, a.reviews + b.reviews}
 }
 
-func (a amount) times(by float64) amount {
-	return amount{a.requests * by, a.checks * by, a.reviews * by}
+func (a amount) times(factor float64) amount {
+	return amount{a.requests * factor, a.checks * factor, a.reviews * factor}
 }

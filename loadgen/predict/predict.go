@@ -64,11 +64,11 @@ func (k *outcomes) newOutcome(scripts []script) Outcome {
 	for i, w := range k.plan.Workloads {
 		o.Modes[w.Name] = scripts[i].mode
 	}
-	var found *simulated
+	var simulation *simulated
 	if k.simulates {
-		found = new(simulate(k.plan, scripts))
+		simulation = new(simulate(k.plan, scripts))
 	}
-	o.fill(k.plan, scripts, newClosedForm(k.plan, scripts), found)
+	o.fill(k.plan, scripts, newClosedForm(k.plan, scripts), simulation)
 	return o
 }
 
@@ -80,17 +80,17 @@ func (s Situation) describe() string {
 	return "gate " + string(s.Gate) + ", " + permissions
 }
 
-// fill puts the figures of closed form and simulation together. found is nil if nothing was simulated.
-func (o *Outcome) fill(p *Plan, scripts []script, c *closedForm, found *simulated) {
+// fill puts the figures of closed form and simulation together. simulation is nil if nothing was simulated.
+func (o *Outcome) fill(p *Plan, scripts []script, c *closedForm, simulation *simulated) {
 	closed := c.steady()
 	base, event := sumOf(closed).total(), float64(p.eventSeconds())
 	o.Requests = base.requests
 	var rates []rates
 	var first, restart, rollout, expiry, steady *amount
-	if found != nil {
-		rates, o.Seconds = found.steady, found.seconds
+	if simulation != nil {
+		rates, o.Seconds = simulation.steady, simulation.seconds
 		total := sumOf(rates).total()
-		steady, first, restart, rollout, expiry = &total, &found.first, &found.restart, &found.rollout, &found.expiry
+		steady, first, restart, rollout, expiry = &total, &simulation.first, &simulation.restart, &simulation.rollout, &simulation.expiry
 	}
 	memory := time.Duration(p.Memory).Seconds()
 	o.Steady = newFigures(base, steady)

@@ -257,11 +257,11 @@ func (r *replayed) send(log *Replay, e entry) {
 	}
 	s.model.Advance(e.at.Sub(s.now))
 	s.now = e.at
-	requestor, as := log.requestors.list[e.requestor], log.as.list[e.as]
+	requestor, impersonation := log.requestors.list[e.requestor], log.as.list[e.as]
 	if r.situation.RBAC == ConstrainedRBAC {
-		as = withoutNodeGroup(as)
+		impersonation = withoutNodeGroup(impersonation)
 	}
-	prediction := s.model.Do(requestor, &as, oracle.Request{Attributes: log.requests.list[e.request]})
+	prediction := s.model.Do(requestor, &impersonation, oracle.Request{Attributes: log.requests.list[e.request]})
 	sequences, _ := prediction.Sequences()
 	reviews := int64(0)
 	for _, review := range sequences[0] {
@@ -281,11 +281,11 @@ func (r *replayed) send(log *Replay, e entry) {
 
 // withoutNodeGroup returns what an agent asks for if it is constrained: a node only by its name, which then gets its
 // group.
-func withoutNodeGroup(as scenarios.Impersonate) scenarios.Impersonate {
-	if strings.HasPrefix(as.User, "system:node:") && slices.Equal(as.Groups, []string{user.NodesGroup}) {
-		as.Groups = nil
+func withoutNodeGroup(impersonation scenarios.Impersonate) scenarios.Impersonate {
+	if strings.HasPrefix(impersonation.User, "system:node:") && slices.Equal(impersonation.Groups, []string{user.NodesGroup}) {
+		impersonation.Groups = nil
 	}
-	return as
+	return impersonation
 }
 
 // serverOf returns the API server that a client is connected to.

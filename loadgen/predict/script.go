@@ -121,8 +121,8 @@ func newScript(w Workload, situation Situation, chain Chain) (script, error) {
 }
 
 func newest() string {
-	known := oracle.Versions()
-	return known[len(known)-1]
+	versions := oracle.Versions()
+	return versions[len(versions)-1]
 }
 
 // add adds a review of an attempt.

@@ -145,8 +145,8 @@ func (x *exchange) review(st numbered) {
 		if x.server.answers.recall(question, x.clock) {
 			return
 		}
-		answered := x.clock + x.takes
-		x.server.answers.remember(question, answered, answered+life)
+		answerTime := x.clock + x.takes
+		x.server.answers.remember(question, answerTime, answerTime+life)
 	}
 	x.renewReview(question)
 	x.tally.addReview(x.group.number, st.kind, x.arrival)

@@ -20,39 +20,39 @@ type Adjust struct {
 }
 
 // change sets a field whose flag was given, and remembers the flag at the field's path.
-func change[T any](given func(flag string) bool, flags map[string]string, flag, path string, field *T, to T) {
-	if given(flag) {
+func change[T any](isGiven func(flag string) bool, flags map[string]string, flag, path string, field *T, to T) {
+	if isGiven(flag) {
 		*field, flags[path] = to, "--"+flag
 	}
 }
 
 // Adjusted returns the profile with the changes whose flags were given, and checks it again. Agents that ask so often
 // that a cold variant is not cold are an error here, too.
-func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, error) {
+func (p *Profile) Adjusted(a Adjust, isGiven func(flag string) bool) (*Profile, error) {
 	out, flags := *p, map[string]string{}
-	change(given, flags, "pairs", "$.pairs", &out.Pairs, a.Pairs)
-	change(given, flags, "starts", "$.starts", &out.Starts, a.Starts)
-	if given("pairs") && !given("starts") {
+	change(isGiven, flags, "pairs", "$.pairs", &out.Pairs, a.Pairs)
+	change(isGiven, flags, "starts", "$.starts", &out.Starts, a.Starts)
+	if isGiven("pairs") && !isGiven("starts") {
 		out.Starts = min(out.Starts, max(out.Pairs, 1))
 	}
-	change(given, flags, "nodes", "$.nodes", &out.Nodes, a.Nodes)
-	change(given, flags, "daemonsets", "$.daemonSets", &out.DaemonSets, a.DaemonSets)
-	change(given, flags, "service-accounts", "$.serviceAccounts", &out.ServiceAccounts, ServiceAccounts(a.ServiceAccounts))
-	change(given, flags, "duration", "$.block", &out.Block, a.Block)
-	change(given, flags, "webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
-	change(given, flags, "every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
-	if given("every") && !given("duration") {
+	change(isGiven, flags, "nodes", "$.nodes", &out.Nodes, a.Nodes)
+	change(isGiven, flags, "daemonsets", "$.daemonSets", &out.DaemonSets, a.DaemonSets)
+	change(isGiven, flags, "service-accounts", "$.serviceAccounts", &out.ServiceAccounts, ServiceAccounts(a.ServiceAccounts))
+	change(isGiven, flags, "duration", "$.block", &out.Block, a.Block)
+	change(isGiven, flags, "webhook-delay", "$.webhookDelay", &out.WebhookDelay, a.WebhookDelay)
+	change(isGiven, flags, "every", "$.arrivals.every", &out.Arrivals.Every, a.Every)
+	if isGiven("every") && !isGiven("duration") {
 		out.fitBlock()
 	}
-	if given("nodes") {
+	if isGiven("nodes") {
 		out.Requestors = min(out.Requestors, out.Agents())
 	}
-	change(given, flags, "rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
+	change(isGiven, flags, "rbac-bindings", "$.authorizer.bindings", &out.Authorizer.Bindings, a.Bindings)
 	kind, cached := strings.CutSuffix(a.Authorizer, "-cached")
-	change(given, flags, "authorizer", "$.authorizer.kind", &out.Authorizer.Kind, kind)
-	change(given, flags, "authorizer", "$.authorizer", &out.Authorizer.Cache, cached)
+	change(isGiven, flags, "authorizer", "$.authorizer.kind", &out.Authorizer.Kind, kind)
+	change(isGiven, flags, "authorizer", "$.authorizer", &out.Authorizer.Cache, cached)
 	if a.Counts {
-		out.onlyCount(given)
+		out.onlyCount(isGiven)
 	}
 	if len(a.Variants) > 0 {
 		if err := out.keep(a.Variants); err != nil {
@@ -68,15 +68,15 @@ func (p *Profile) Adjusted(a Adjust, given func(flag string) bool) (*Profile, er
 const countedPairs = 2
 
 // onlyCount leaves out everything that is about latency, and reduces pairs and starts unless the user asked for others.
-func (p *Profile) onlyCount(given func(flag string) bool) {
+func (p *Profile) onlyCount(isGiven func(flag string) bool) {
 	p.Comparisons = slices.DeleteFunc(slices.Clone(p.Comparisons), Comparison.AA)
 	for i := range p.Comparisons {
 		p.Comparisons[i].Margins = Margins{}
 	}
-	if !given("pairs") {
+	if !isGiven("pairs") {
 		p.Pairs = min(p.Pairs, countedPairs)
 	}
-	if !given("starts") {
+	if !isGiven("starts") {
 		p.Starts = 1
 	}
 	p.Declared = Declared{p.Pairs, p.Starts}
@@ -84,31 +84,31 @@ func (p *Profile) onlyCount(given func(flag string) bool) {
 
 // keep keeps the comparisons between the named variants. The A/A pair gets the first of them if it had another variant.
 func (p *Profile) keep(variants []string) error {
-	used := p.Used()
-	named := func(s Side) bool { return slices.Contains(variants, s.Variant) }
+	usedVariants := p.Used()
+	isNamed := func(s Side) bool { return slices.Contains(variants, s.Variant) }
 	for _, name := range variants {
-		if !slices.Contains(used, name) {
-			return fmt.Errorf("--variants %s: the profile %s has %s", name, p.Name, strings.Join(used, ", "))
+		if !slices.Contains(usedVariants, name) {
+			return fmt.Errorf("--variants %s: the profile %s has %s", name, p.Name, strings.Join(usedVariants, ", "))
 		}
 	}
 	sides := p.allSides()
-	first := sides[slices.IndexFunc(sides, named)]
-	var kept []Comparison
+	first := sides[slices.IndexFunc(sides, isNamed)]
+	var comparisons []Comparison
 	for _, c := range p.Comparisons {
 		switch {
-		case c.AA() && !named(c.A):
+		case c.AA() && !isNamed(c.A):
 			c.A = Side{Variant: first.Variant, Server: ServerFor(first.Server.Gate())}
 			c.B = Side{Variant: first.Variant, Server: c.A.Server + second}
-			kept = slices.Insert(kept, 0, c)
+			comparisons = slices.Insert(comparisons, 0, c)
 		case c.AA():
-			kept = slices.Insert(kept, 0, c)
-		case named(c.A) && named(c.B):
-			kept = append(kept, c)
+			comparisons = slices.Insert(comparisons, 0, c)
+		case isNamed(c.A) && isNamed(c.B):
+			comparisons = append(comparisons, c)
 		}
 	}
-	p.Comparisons = kept
+	p.Comparisons = comparisons
 	p.Thresholds = slices.DeleteFunc(slices.Clone(p.Thresholds), func(t Threshold) bool { return !slices.Contains(p.Used(), t.Variant) })
-	if !slices.ContainsFunc(kept, func(c Comparison) bool { return !c.AA() }) && len(variants) > 1 {
+	if !slices.ContainsFunc(comparisons, func(c Comparison) bool { return !c.AA() }) && len(variants) > 1 {
 		return fmt.Errorf("--variants %s: the profile %s does not compare them with each other", strings.Join(variants, ","), p.Name)
 	}
 	return nil

@@ -174,21 +174,21 @@ func (p *Profile) checkComparisons(c *checker) {
 	c.ok(len(p.Comparisons) > 0 && len(p.Comparisons) <= 50, "$.comparisons", "%d comparisons: expected 1 to 50", len(p.Comparisons))
 	c.ok(!p.Counts || !p.claimsLatency(), "$.counts", "counts beside a margin or a limit of a p99: expected neither, for nothing is said of latency")
 	names, aa := map[string]bool{}, 0
-	for i, compared := range p.Comparisons {
+	for i, comparison := range p.Comparisons {
 		path := fmt.Sprintf("$.comparisons[%d]", i)
-		c.ok(nameForm.MatchString(compared.Name), path+".name", "name %q: expected lower-case letters, digits and -", compared.Name)
-		c.ok(!names[compared.Name], path+".name", "the comparison %q is there twice: expected a name of its own", compared.Name)
-		names[compared.Name] = true
-		p.checkSide(c, path+".a", compared.A)
-		p.checkSide(c, path+".b", compared.B)
-		for name, m := range map[string]float64{"p50": compared.Margins.P50, "p99": compared.Margins.P99, "cpu": compared.Margins.CPU} {
+		c.ok(nameForm.MatchString(comparison.Name), path+".name", "name %q: expected lower-case letters, digits and -", comparison.Name)
+		c.ok(!names[comparison.Name], path+".name", "the comparison %q is there twice: expected a name of its own", comparison.Name)
+		names[comparison.Name] = true
+		p.checkSide(c, path+".a", comparison.A)
+		p.checkSide(c, path+".b", comparison.B)
+		for name, m := range map[string]float64{"p50": comparison.Margins.P50, "p99": comparison.Margins.P99, "cpu": comparison.Margins.CPU} {
 			c.ok(m >= 0 && m < 1, path+".margins", "margin %v of %s: expected 0 to less than 1, a part of the baseline", m, name)
 		}
-		if compared.AA() {
+		if comparison.AA() {
 			aa++
-			first := ServerFor(compared.B.Server.Gate())
-			c.ok(compared.A.Server != compared.B.Server, path+".b.server", "%s on both sides: expected %s and %s, for what two processes differ by is part of every other comparison",
-				compared.B.Server, first, first+second)
+			first := ServerFor(comparison.B.Server.Gate())
+			c.ok(comparison.A.Server != comparison.B.Server, path+".b.server", "%s on both sides: expected %s and %s, for what two processes differ by is part of every other comparison",
+				comparison.B.Server, first, first+second)
 		}
 	}
 	cold := slices.ContainsFunc(p.allSides(), func(s Side) bool { return s.Does().Cache == Cold })
@@ -212,17 +212,17 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		return
 	}
 	c.ok(p.Requestors == 0, path+".variant", "the variant %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", variant.Name, p.Requestors)
-	claimed, held := cmp.Or(p.ColdShare, 1), p.shareCold()
-	c.ok(held >= claimed, path+".variant",
+	claimedShare, coldShare := cmp.Or(p.ColdShare, 1), p.shareCold()
+	c.ok(coldShare >= claimedShare, path+".variant",
 		"the variant %s asks every %s per agent, and a cached check lives %s: %.1f %% of the requests find it forgotten, and %.1f %% are claimed (coldShare): expected agents that ask less often, or a lower coldShare",
-		variant.Name, p.period().Round(time.Millisecond), CacheLife, 100*held, 100*claimed)
+		variant.Name, p.period().Round(time.Millisecond), CacheLife, 100*coldShare, 100*claimedShare)
 }
 
 func (p *Profile) checkThresholds(c *checker) {
-	used, seen := p.Used(), map[string]bool{}
+	variants, seen := p.Used(), map[string]bool{}
 	for i, t := range p.Thresholds {
 		path := fmt.Sprintf("$.thresholds[%d]", i)
-		c.ok(slices.Contains(used, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, strings.Join(used, ", "))
+		c.ok(slices.Contains(variants, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, strings.Join(variants, ", "))
 		c.ok(!seen[t.Variant], path+".variant", "thresholds of the variant %q are there twice: expected once", t.Variant)
 		seen[t.Variant] = true
 		asks := []bool{t.ReviewsPerRequest != nil, t.P99 != nil, t.ErrorRate != nil, t.ChecksAtOnce != 0}

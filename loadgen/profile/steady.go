@@ -27,16 +27,16 @@ func Cycle(every time.Duration) time.Duration {
 // Steady reports whether the reviews per request that are counted in a block after its first Settle are those of the
 // steady state. A fraction of a cycle would count too many checks, or too few.
 func (p *Profile) Steady() bool {
-	counted := p.Block - p.Settle
+	countedTime := p.Block - p.Settle
 	switch {
 	case p.Once(), p.Reflectors, p.Arrivals.Opening, p.Event.Kind != NoEvent:
 		return false
 	case p.Authorizer.Cache && p.Settle < 2*webhookLife:
 		return false
 	case p.isRegular():
-		return counted%Cycle(p.Arrivals.Every) == 0
+		return countedTime%Cycle(p.Arrivals.Every) == 0
 	case p.Arrivals.Kind == pacer.Periodic:
-		return p.Settle >= SettleTime && counted%p.Arrivals.Every == 0
+		return p.Settle >= SettleTime && countedTime%p.Arrivals.Every == 0
 	}
 	return p.Settle >= SettleTime
 }
@@ -56,10 +56,10 @@ func (p *Profile) fitBlock() {
 	if p.Settle == 0 || unit <= 0 {
 		return
 	}
-	counted := max(CacheLife, p.Block-p.Settle)
+	countedTime := max(CacheLife, p.Block-p.Settle)
 	for step := unit; ; step += unit {
 		p.Block = p.Settle + step
-		if step >= counted && p.Block%CacheLife == 0 {
+		if step >= countedTime && p.Block%CacheLife == 0 {
 			return
 		}
 		if step > maxBlock { // which is refused

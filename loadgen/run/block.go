@@ -151,9 +151,9 @@ func (b *Block) Merge(other *Block) {
 		if b.Kinds == nil {
 			b.Kinds = map[string]histogram.Histogram{}
 		}
-		mine := b.Kinds[kind]
-		mine.Merge(&h)
-		b.Kinds[kind] = mine
+		hist := b.Kinds[kind]
+		hist.Merge(&h)
+		b.Kinds[kind] = hist
 	}
 	for i, s := range other.Timeline {
 		if i == len(b.Timeline) {

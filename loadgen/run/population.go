@@ -33,11 +33,11 @@ func (p Population) String() string {
 	if p.Requestors > 0 {
 		who = fmt.Sprintf("%s, for which %s", several(p.Nodes, "agent"), several(p.Requestors, "pod")+" send")
 	}
-	how := "once a block"
+	frequency := "once a block"
 	if p.Every > 0 {
-		how = "every " + time.Duration(p.Every).String()
+		frequency = "every " + time.Duration(p.Every).String()
 	}
-	return fmt.Sprintf("%s with %s; each asks %s (%s)", who, several(p.ServiceAccounts, "ServiceAccount"), how, p.Arrivals)
+	return fmt.Sprintf("%s with %s; each asks %s (%s)", who, several(p.ServiceAccounts, "ServiceAccount"), frequency, p.Arrivals)
 }
 
 // DescribeAgents returns who took part and, where the blocks say it, how many agents sent requests, how often each.

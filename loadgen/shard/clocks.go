@@ -104,7 +104,7 @@ func compareClock(ctx context.Context, config *rest.Config) (reading, error) {
 	best := reading{Uncertainty: time.Hour}
 	var last, lastAsked time.Time
 	for best.Uncertainty > exactDate {
-		asked := time.Now()
+		askedAt := time.Now()
 		date, err := readDate(limited, client, config.Host)
 		switch {
 		case ctx.Err() != nil:
@@ -116,15 +116,15 @@ func compareClock(ctx context.Context, config *rest.Config) (reading, error) {
 		case err != nil:
 			return best, err
 		}
-		answered := time.Now()
+		answeredAt := time.Now()
 		if hasEnded := !last.IsZero() && date.After(last); hasEnded {
-			half := answered.Sub(lastAsked) / 2
+			half := answeredAt.Sub(lastAsked) / 2
 			middle := lastAsked.Add(half).Round(0) // a wall clock
 			if half < best.Uncertainty {
 				best = reading{middle.Sub(date), half}
 			}
 		}
-		last, lastAsked = date, asked
+		last, lastAsked = date, askedAt
 		time.Sleep(dateEvery)
 	}
 	return best, nil

@@ -124,9 +124,9 @@ const followAgain = time.Second
 func (j *jobOfBlock) follow(ctx context.Context, i int) {
 	s := j.shards[i]
 	defer close(s.said)
-	for handed := 0; ; {
-		n, err := j.readLog(ctx, s, handed)
-		handed += n
+	for count := 0; ; {
+		n, err := j.readLog(ctx, s, count)
+		count += n
 		if ctx.Err() != nil {
 			s.why = ctx.Err()
 			return
@@ -142,7 +142,7 @@ func (j *jobOfBlock) follow(ctx context.Context, i int) {
 
 // readLog passes on the messages of a log without the first ones, which were passed on already. It returns how many it
 // passed on.
-func (j *jobOfBlock) readLog(ctx context.Context, s *podOfShard, skip int) (handed int, err error) {
+func (j *jobOfBlock) readLog(ctx context.Context, s *podOfShard, skip int) (count int, err error) {
 	stream, err := j.client.CoreV1().Pods(j.object.Namespace).GetLogs(s.name, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	if err != nil {
 		return 0, err
@@ -150,22 +150,22 @@ func (j *jobOfBlock) readLog(ctx context.Context, s *podOfShard, skip int) (hand
 	defer func() { _ = stream.Close() }()
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, 2*maxLogBytes)
-	for seen := 0; lines.Scan(); {
+	for number := 0; lines.Scan(); {
 		var m message
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
 			continue // the program or its runtime may print other lines
 		}
-		if seen++; seen <= skip {
+		if number++; number <= skip {
 			continue
 		}
 		select {
 		case s.said <- m:
-			handed++
+			count++
 		case <-ctx.Done():
-			return handed, ctx.Err()
+			return count, ctx.Err()
 		}
 	}
-	return handed, lines.Err()
+	return count, lines.Err()
 }
 
 // close ends the reading of the logs.

@@ -79,8 +79,8 @@ func runPod(ctx context.Context, orderText, index, folder string, out io.Writer)
 	if err := say(out, message{Ready: clock}); err != nil {
 		return err
 	}
-	if late := time.Until(o.Start); late < 0 && !o.WarmUp {
-		return fmt.Errorf("it was ready %s after the block was to start", (-late).Round(time.Millisecond))
+	if delay := time.Until(o.Start); delay < 0 && !o.WarmUp {
+		return fmt.Errorf("it was ready %s after the block was to start", (-delay).Round(time.Millisecond))
 	}
 	block, err := w.Block(ctx, o)
 	switch {

@@ -294,12 +294,12 @@ func (p *Pods) Close() error {
 		p.now.close()
 		p.now = nil
 	}
-	mine := metav1.ListOptions{LabelSelector: planLabel + "=" + p.template.Labels[planLabel]}
+	options := metav1.ListOptions{LabelSelector: planLabel + "=" + p.template.Labels[planLabel]}
 	var errs []error
-	if err := p.client.BatchV1().Jobs(p.template.Namespace).DeleteCollection(ctx, withPods(), mine); err != nil {
+	if err := p.client.BatchV1().Jobs(p.template.Namespace).DeleteCollection(ctx, withPods(), options); err != nil {
 		errs = append(errs, fmt.Errorf("deleting the Jobs of the shards: %w", err))
 	}
-	if err := p.client.CoreV1().Secrets(p.template.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, mine); err != nil {
+	if err := p.client.CoreV1().Secrets(p.template.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, options); err != nil {
 		errs = append(errs, fmt.Errorf("deleting the Secrets of the shards: %w", err))
 	}
 	return errors.Join(errs...)

@@ -105,8 +105,8 @@ func (m *member) call(ctx context.Context, method string, args, answer any) erro
 	go func() { done <- m.client.Call(serviceName+"."+method, args, answer) }()
 	select {
 	case err := <-done:
-		if said, ok := errors.AsType[rpc.ServerError](err); ok {
-			return fmt.Errorf("%s: %w", m.name, said)
+		if serverErr, ok := errors.AsType[rpc.ServerError](err); ok {
+			return fmt.Errorf("%s: %w", m.name, serverErr)
 		}
 		if err == nil {
 			return nil
@@ -218,8 +218,8 @@ func (p Processes) Launch(_ context.Context, i, count int) (*Link, error) {
 	cmd := exec.CommandContext(context.Background(), p[0], p[1:]...)
 	// It has a process group of its own, so that the Ctrl-C of a terminal reaches it only through us.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	said := &strings.Builder{}
-	cmd.Stderr = said
+	output := &strings.Builder{}
+	cmd.Stderr = output
 	cmd.WaitDelay = time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -237,7 +237,7 @@ func (p Processes) Launch(_ context.Context, i, count int) (*Link, error) {
 		Kill: func() { _ = cmd.Process.Kill() },
 		Wait: func() error {
 			if err := cmd.Wait(); err != nil {
-				return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+				return fmt.Errorf("%w: %s", err, strings.TrimSpace(output.String()))
 			}
 			return nil
 		},

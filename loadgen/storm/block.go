@@ -39,8 +39,8 @@ func (r *runner) block(ctx context.Context, i int) bool {
 		return false
 	}
 	start := s.generator.Start()
-	counted := r.count(s, start, true)
-	b, lost, err := r.send(ctx, i, s, start, counted)
+	count := r.count(s, start, true)
+	b, loss, err := r.send(ctx, i, s, start, count)
 	if ctx.Err() != nil {
 		r.problem(-1, "ended by the user in block %d of %d, which is left out", i+1, len(r.plan))
 		return false
@@ -54,25 +54,25 @@ func (r *runner) block(ctx context.Context, i int) bool {
 	b.Start, b.ServerStarted = p.start, before.began()
 	r.out.Blocks = append(r.out.Blocks, *b)
 	sends := r.Profile.Plan(p.seed).Stripe(0, 1)
-	return r.complete(i, s, p.side, before, counted, lost) && r.predict(ctx, s, p, variant, start, sends)
+	return r.complete(i, s, p.side, before, count, loss) && r.predict(ctx, s, p, variant, start, sends)
 }
 
-// send has the agents send a block while the block's event happens to the server, and measures what it costs. lost says
+// send has the agents send a block while the block's event happens to the server, and measures what it costs. loss says
 // why a shard is gone that had a part of it. An error means that there is no block.
-func (r *runner) send(ctx context.Context, i int, s *controlPlane, start time.Time, counted func() tallies) (b *run.Block, lost, err error) {
+func (r *runner) send(ctx context.Context, i int, s *controlPlane, start time.Time, count func() tallies) (b *run.Block, loss, err error) {
 	p, self, pressure := r.plan[i], os.Getpid(), readPressure()
-	used := r.measureUse(s)
+	use := r.measureUse(s)
 	ownBefore, _ := shard.Used(self)
-	stop := r.report(i, p, start, counted)
+	stop := r.report(i, p, start, count)
 	awaitEvent, awaitProfiles := r.event(ctx, i, s, start), r.takeProfiles(ctx, i, s, start)
-	b, lost = s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
+	b, loss = s.generator.Block(ctx, shard.Order{Side: p.side, Seed: p.seed, Start: start})
 	stop()
 	eventErr, profiles := awaitEvent(), awaitProfiles()
 	r.last[p.side] = time.Now()
 	if b == nil || eventErr != nil {
-		return nil, nil, errors.Join(lost, eventErr)
+		return nil, nil, errors.Join(loss, eventErr)
 	}
-	b.Cost, b.Profiles = r.measureCost(s, used), profiles
+	b.Cost, b.Profiles = r.measureCost(s, use), profiles
 	if !r.can().Foreign {
 		b.Pressure = pressureSince(pressure)
 	}
@@ -82,20 +82,20 @@ func (r *runner) send(ctx context.Context, i int, s *controlPlane, start time.Ti
 	}
 	b.GeneratorCPU += run.Duration(ownAfter - ownBefore)
 	b.GeneratorRSS += ownRSS
-	return b, lost, nil
+	return b, loss, nil
 }
 
-// complete adds what authorizer and server report about a block, and whether the run can go on. lost says why a shard
+// complete adds what authorizer and server report about a block, and whether the run can go on. loss says why a shard
 // is gone.
-func (r *runner) complete(i int, s *controlPlane, side profile.Side, before counters, counted func() tallies, lost error) bool {
+func (r *runner) complete(i int, s *controlPlane, side profile.Side, before counters, count func() tallies, loss error) bool {
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
 	if r.Profile.Settle > 0 && !r.serverCounts() {
 		b.Settled = &run.Settled{After: run.Duration(r.Profile.Settle)}
 	}
-	counted().fill(b, r.Profile.Authorizer.Cache)
-	if lost != nil {
-		r.problem(at, "%v", lost)
+	count().fill(b, r.Profile.Authorizer.Cache)
+	if loss != nil {
+		r.problem(at, "%v", loss)
 	} else {
 		r.clocks(context.Background(), s.generator, at)
 	}
@@ -132,7 +132,7 @@ func (r *runner) complete(i int, s *controlPlane, side profile.Side, before coun
 	for _, text := range b.Unreconciled {
 		r.problem(at, "block %d, %s on %s: %s", i+1, side.Variant, side.Server, text)
 	}
-	return lost == nil
+	return loss == nil
 }
 
 // findUnaccepted returns which credentials of a block were not accepted. No variant is meant to be without valid ones,

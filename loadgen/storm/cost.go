@@ -14,9 +14,9 @@ func (r *runner) measureUse(s *controlPlane) map[string]run.Cost {
 			all[name] = run.Cost{CPU: run.Duration(cpu), RSS: rss}
 		}
 	}
-	cpu, rss := s.used()
+	cpu, rss := s.measureUse()
 	note(run.APIServer, cpu, rss)
-	cpu, rss = r.recorder.used()
+	cpu, rss = r.recorder.measureUse()
 	note(run.Authorizer, cpu, rss)
 	for _, other := range r.servers { // one of them has the etcd of all
 		cpu, rss = shard.Used(other.targets[0].PIDs().Etcd)

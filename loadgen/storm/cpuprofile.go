@@ -24,8 +24,8 @@ import (
 // profile costs a little, and the same on both sides. The returned function waits for the profiles. If one is not
 // available, that is reported, and is not a problem of the run.
 func (r *runner) takeProfiles(ctx context.Context, i int, s *controlPlane, start time.Time) (taken func() map[string]run.CPUProfile) {
-	again := slices.ContainsFunc(r.plan[i+1:], func(p planned) bool { return p.side == r.plan[i].side })
-	if again || r.Profile.Event.Kind != profile.NoEvent {
+	isRepeated := slices.ContainsFunc(r.plan[i+1:], func(p planned) bool { return p.side == r.plan[i].side })
+	if isRepeated || r.Profile.Event.Kind != profile.NoEvent {
 		return func() map[string]run.CPUProfile { return nil }
 	}
 	if r.recorder != nil {
@@ -75,17 +75,17 @@ func sumFunctions(r io.Reader) (out run.CPUProfile, err error) {
 	if err != nil {
 		return out, err
 	}
-	seen := map[string]int64{}
+	values := map[string]int64{}
 	for _, s := range p.Sample {
 		out.Samples += s.Value[0] // the first is how often, the second how long
 		if len(s.Location) > 0 && len(s.Location[0].Line) > 0 {
-			seen[s.Location[0].Line[0].Function.Name] += s.Value[0]
+			values[s.Location[0].Line[0].Function.Name] += s.Value[0]
 		}
 	}
-	names := slices.SortedFunc(maps.Keys(seen), func(a, b string) int { return cmp.Or(cmp.Compare(seen[b], seen[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b)) })
 	out.Functions = map[string]int64{}
 	for _, name := range names[:min(len(names), mostFunctions)] {
-		out.Functions[name] = seen[name]
+		out.Functions[name] = values[name]
 	}
 	return out, nil
 }

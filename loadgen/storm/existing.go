@@ -32,18 +32,18 @@ func (r *runner) claim(ctx context.Context, s *controlPlane) error {
 	if why := outOfReach(anonymous); why != "" {
 		return refused("the agents connect to the cluster without a client's configuration, and the kubeconfig %s", why)
 	}
-	lacking, err := r.findLacking(ctx)
+	missing, err := r.findLacking(ctx)
 	if err != nil {
 		return err
 	}
-	if len(lacking) > 0 {
-		return refused("the user of the kubeconfig lacks permissions: %s", strings.Join(lacking, ", "))
+	if len(missing) > 0 {
+		return refused("the user of the kubeconfig lacks permissions: %s", strings.Join(missing, ", "))
 	}
-	counted, err := s.read() // decisions are counted only from the first one on, so there may have been none yet
+	counts, err := s.read() // decisions are counted only from the first one on, so there may have been none yet
 	if err != nil {
 		return refused("without a recorder the API server's metrics are what counts, and they cannot be read: %v", err)
 	}
-	if _, there := counted.find(server.ProcessStartMetric); !there {
+	if _, there := counts.find(server.ProcessStartMetric); !there {
 		return refused("without a recorder the API server's metrics are what counts, and /metrics has no %s", server.ProcessStartMetric)
 	}
 	if err := r.tellApart(ctx, s, admin); err != nil {

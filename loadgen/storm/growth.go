@@ -32,8 +32,8 @@ func (s *controlPlane) readHeld() (held run.Held, began time.Time, err error) {
 			return held, began, err
 		}
 		for family, sum := range map[string]*float64{goroutines: &held.Goroutines, openFiles: &held.Files, heapInUse: &held.Heap} {
-			found, _ := c.find(family)
-			*sum += found.value
+			value, _ := c.find(family)
+			*sum += value.value
 		}
 		began = c.began()
 	}

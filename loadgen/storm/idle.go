@@ -53,11 +53,11 @@ func (r *runner) idleLength() time.Duration { return min(profile.CacheLife, r.Pr
 // watchIdle watches once, and returns how many checks of others each server allowed.
 func (r *runner) watchIdle(ctx context.Context) map[profile.Server]int64 {
 	took, checks := r.idleLength(), map[profile.Server]int64{}
-	before, counted := map[profile.Server]map[string]run.Cost{}, map[profile.Server]counters{}
+	before, counts := map[profile.Server]map[string]run.Cost{}, map[profile.Server]counters{}
 	for name, s := range r.servers {
 		before[name] = r.measureUse(s)
 		var err error
-		if counted[name], err = s.read(); err != nil {
+		if counts[name], err = s.read(); err != nil {
 			r.problem(-1, "before anybody asks: %v", err)
 		}
 	}
@@ -79,7 +79,7 @@ func (r *runner) watchIdle(ctx context.Context) map[profile.Server]int64 {
 		if _, counts := after.find(decisions); r.serverCounts() && !counts {
 			r.problem(-1, "%s has answered, and does not count it: there is no %s among its metrics", name, decisions)
 		}
-		checks[name] = r.countOthers(name, after.since(counted[name]))
+		checks[name] = r.countOthers(name, after.since(counts[name]))
 	}
 	return checks
 }

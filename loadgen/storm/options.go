@@ -17,12 +17,12 @@ const MaxShards = 64
 // Check returns an error if the options contradict each other, by the flags that say them.
 func (o *Options) Check() error {
 	can, engine := o.can(), cmp.Or(o.Engine, Processes)
-	known := can != clusters.Capabilities{}
+	isKnown := can != clusters.Capabilities{}
 	var problem string
 	switch {
 	case o.Shards < 1 || o.Shards > min(o.Profile.Agents(), MaxShards):
 		problem = fmt.Sprintf("--shards %d: expected 1 to %d, and no more than the %d agents", o.Shards, MaxShards, o.Profile.Agents())
-	case !known:
+	case !isKnown:
 		problem = fmt.Sprintf("--provider %q: expected %s", o.Provider, providers.Known())
 	case engine != Processes && engine != Pods:
 		problem = fmt.Sprintf("--engine %q: expected %s or %s", engine, Processes, Pods)
@@ -52,8 +52,8 @@ func (o *Options) checkFiles() error {
 	}
 	// Every shard has its part of the connections to each server, and a server has all connections that are made to it.
 	servers := len(o.Profile.Servers())
-	mine := (o.Profile.Connections() + o.Shards - 1) / o.Shards * servers
-	if err := agent.CheckFiles(max(mine, o.Profile.Connections())); err != nil {
+	count := (o.Profile.Connections() + o.Shards - 1) / o.Shards * servers
+	if err := agent.CheckFiles(max(count, o.Profile.Connections())); err != nil {
 		return &usage.Error{Problem: err.Error()}
 	}
 	return nil

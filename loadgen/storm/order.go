@@ -35,16 +35,16 @@ func orderBlocks(p *profile.Profile, seed int64) []planned {
 // Comparisons take turns in an order that is drawn for each pair.
 func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []planned) {
 	firstB := make([]bool, len(p.Comparisons))
-	start, within := -1, 0
+	start, position := -1, 0
 	for pair := range p.Pairs {
-		within++
+		position++
 		if s := pair * p.Starts / p.Pairs; s != start {
-			start, within = s, 0
+			start, position = s, 0
 		}
 		turns := random.Perm(len(p.Comparisons))
 		for _, i := range turns {
 			c := p.Comparisons[i]
-			if within%2 == 0 {
+			if position%2 == 0 {
 				firstB[i] = random.IntN(2) == 1
 			} else {
 				firstB[i] = !firstB[i]

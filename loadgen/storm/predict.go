@@ -105,13 +105,13 @@ func (r *runner) resend(ctx context.Context, s *controlPlane, p planned, variant
 		return nil, err
 	}
 	o.Start = s.generator.Start()
-	counted := r.count(s, o.Start, true)
+	count := r.count(s, o.Start, true)
 	b, err := s.generator.Block(ctx, o)
 	r.last[p.side] = time.Now()
 	if err != nil {
 		return nil, err
 	}
-	counted().fill(b, r.Profile.Authorizer.Cache)
+	count().fill(b, r.Profile.Authorizer.Cache)
 	if err := r.predictBlock(s, b, variant, o.Start); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ type Progress struct {
 const progressEvery = time.Second
 
 // report reports how a block is going until the returned function is called.
-func (r *runner) report(i int, p planned, start time.Time, counted func() tallies) (stop func()) {
+func (r *runner) report(i int, p planned, start time.Time, count func() tallies) (stop func()) {
 	if r.Progress == nil {
 		return func() {}
 	}
@@ -41,7 +41,7 @@ func (r *runner) report(i int, p planned, start time.Time, counted func() tallie
 		r.Progress(Progress{
 			Block: i + 1, Blocks: len(r.plan), Side: p.side,
 			Elapsed: elapsed, Left: time.Duration(len(r.plan)-i)*r.Profile.Block - elapsed,
-			Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: counted().total(),
+			Asked: plan.Expected(), Live: r.servers[p.side.Server].generator.Live(), Reviews: count().total(),
 		})
 	}
 	ended.Go(func() { wait.UntilWithContext(ctx, tell, progressEvery) })

@@ -50,7 +50,7 @@ func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	counted, decoder, encoder := newReviews(time.Now(), 0), json.NewDecoder(in), json.NewEncoder(out)
+	counts, decoder, encoder := newReviews(time.Now(), 0), json.NewDecoder(in), json.NewEncoder(out)
 	var profiled bytes.Buffer
 	for {
 		var q question
@@ -64,12 +64,12 @@ func ServeRecorder(_ context.Context, in io.Reader, out io.Writer) error {
 		case q.Since != nil:
 			a.Records = r.Since(*q.Since, q.Users...)
 		case q.Count != nil:
-			counted = newReviews(q.Count.Start, q.Count.Settle)
-			r.Count(counted.counting(*q.Count, nil))
+			counts = newReviews(q.Count.Start, q.Count.Settle)
+			r.Count(counts.counting(*q.Count, nil))
 		case q.Read:
-			a.Counted = counted.soFar()
+			a.Counted = counts.soFar()
 		case q.Own:
-			a.Own = counted.ownReviews()
+			a.Own = counts.ownReviews()
 		case q.Profile:
 			profiled.Reset()
 			err = pprof.StartCPUProfile(&profiled)
@@ -155,7 +155,7 @@ func (p *recorderProcess) Err() error {
 	return p.failed
 }
 
-func (p *recorderProcess) used() (time.Duration, int64) {
+func (p *recorderProcess) measureUse() (time.Duration, int64) {
 	if p == nil {
 		return 0, 0
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// asked are the resources that agents ask for. Others in a cluster may ask for them, too.
-var asked = []string{"pods", "selfsubjectaccessreviews"}
+// servedResources are the resources that agents ask for. Others in a cluster may ask for them, too.
+var servedResources = []string{"pods", "selfsubjectaccessreviews"}
 
 // isServed reports whether a sample belongs to the indicator for what agents ask for.
 func (s sample) isServed() bool {
 	isIndicator := s.family == server.ObjectivesMetric+"_bucket" || s.family == server.ObjectivesMetric+"_count"
-	return isIndicator && slices.Contains(asked, string(s.labels["resource"]))
+	return isIndicator && slices.Contains(servedResources, string(s.labels["resource"]))
 }
 
 // countServed returns how long requests took according to the API server, by verb and scope. A watch has no objective.

@@ -38,8 +38,8 @@ type sample struct {
 // heapSys is also a gauge of every Go program. It is the largest size of the heap, because that is never given back.
 const heapSys = "go_memstats_heap_sys_bytes"
 
-// find returns a sample of a family. there reports whether the family has one.
-func (c counters) find(family string) (found sample, there bool) {
+// find returns a sample of a family. isThere reports whether the family has one.
+func (c counters) find(family string) (found sample, isThere bool) {
 	for _, s := range c {
 		if s.family == family {
 			return s, true
@@ -62,11 +62,11 @@ func readCounters(families map[string]*dto.MetricFamily) (counters, error) {
 	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
 	out := counters{}
 	for _, s := range samples {
-		counted := sample{string(s.Metric[model.MetricNameLabel]), s.Metric, float64(s.Value)}
-		isOther := strings.HasPrefix(counted.family, server.ObjectivesMetric) && !counted.isServed()
-		isBucket := strings.HasSuffix(counted.family, "_bucket") && !counted.isServed()
+		value := sample{string(s.Metric[model.MetricNameLabel]), s.Metric, float64(s.Value)}
+		isOther := strings.HasPrefix(value.family, server.ObjectivesMetric) && !value.isServed()
+		isBucket := strings.HasSuffix(value.family, "_bucket") && !value.isServed()
 		if !isOther && !isBucket {
-			out[s.Metric.String()] = counted
+			out[s.Metric.String()] = value
 		}
 	}
 	return out, err

@@ -170,7 +170,7 @@ func (s *controlPlane) credentials() (admin, anonymous *rest.Config) {
 	return admin, anonymous
 }
 
-func (s *controlPlane) used() (cpu time.Duration, rss int64) {
+func (s *controlPlane) measureUse() (cpu time.Duration, rss int64) {
 	cpu = s.spent
 	for _, t := range s.targets {
 		one, resident := shard.Used(t.PIDs().KubeAPIServer)
@@ -192,12 +192,12 @@ func (s *controlPlane) err() error {
 // it.
 func (s *controlPlane) restart(ctx context.Context) error {
 	for _, t := range s.targets {
-		counted, err := read(t, scraped...) // what comes between this and its end is lost
+		counts, err := read(t, scraped...) // what comes between this and its end is lost
 		if err != nil {
 			return err
 		}
-		maps.DeleteFunc(counted, func(_ string, c sample) bool { return c.family == heapSys }) // the heap ends with its process
-		used, _ := shard.Used(t.PIDs().KubeAPIServer)
+		maps.DeleteFunc(counts, func(_ string, c sample) bool { return c.family == heapSys }) // the heap ends with its process
+		cpuTime, _ := shard.Used(t.PIDs().KubeAPIServer)
 		if s.balancer != nil {
 			s.balancer.Set(s.backends(t)...)
 		}
@@ -207,8 +207,8 @@ func (s *controlPlane) restart(ctx context.Context) error {
 		if s.balancer != nil {
 			s.balancer.Set(s.backends(nil)...)
 		}
-		s.spent += used
-		s.counted.add(counted)
+		s.spent += cpuTime
+		s.counted.add(counts)
 	}
 	return nil
 }

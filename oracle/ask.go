@@ -123,11 +123,11 @@ func forbidden(spec authorizationv1.SubjectAccessReviewSpec, reason string) stri
 		n := spec.NonResourceAttributes
 		return "forbidden: " + scenarios.EscapeMessage(fmt.Sprintf("User %q cannot %s path %q", spec.User, n.Verb, n.Path)) + reason
 	}
-	resource, where := scenarios.FullResource(a.Resource, a.Subresource), "at the cluster scope"
+	resource, place := scenarios.FullResource(a.Resource, a.Subresource), "at the cluster scope"
 	if a.Namespace != "" {
-		where = fmt.Sprintf("in the namespace %q", a.Namespace)
+		place = fmt.Sprintf("in the namespace %q", a.Namespace)
 	}
-	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", spec.User, a.Verb, resource, a.Group, where)
+	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", spec.User, a.Verb, resource, a.Group, place)
 	return statusForbidden(a.Group, a.Resource, a.Name, scenarios.EscapeMessage(text)+reason)
 }
 
@@ -154,20 +154,20 @@ func (s *Server) Do(requestor scenarios.User, imp *scenarios.Impersonate, r Requ
 		p.Outcome, p.Code, p.Messages = scenarios.ServerError, 500, []string{r.Unread}
 		return p
 	}
-	wanted, isSent := wantedUser(imp, r.Headers)
+	requestedUser, isSent := wantedUser(imp, r.Headers)
 	if isSent {
-		p.Wanted = &wanted
+		p.Wanted = &requestedUser
 	}
-	if isSent && wanted.Name == "" {
-		s.refuseWithoutUser(&p, wanted)
+	if isSent && requestedUser.Name == "" {
+		s.refuseWithoutUser(&p, requestedUser)
 		return p
 	}
 	subject := requestor
 	if isSent {
 		if s.isGateOn() {
-			s.impersonate(&p, wanted, r.Attributes)
+			s.impersonate(&p, requestedUser, r.Attributes)
 		} else {
-			s.impersonateGateOff(&p, wanted)
+			s.impersonateGateOff(&p, requestedUser)
 		}
 		s.countAttempt(&p)
 		if p.User == nil {
@@ -207,13 +207,13 @@ func (s *Server) countAttempt(p *Prediction) {
 }
 
 // impersonateGateOff does what WithImpersonation does, the filter without the gate.
-func (s *Server) impersonateGateOff(p *Prediction, wanted scenarios.User) {
+func (s *Server) impersonateGateOff(p *Prediction, requestedUser scenarios.User) {
 	k := asker{Server: s, by: scenarios.ByRequestor, plain: true}
 	at, id := Attempt{Mode: Legacy}, gateOffIdentity(p.Requestor)
-	k.askStages(&at, id.stages(wanted))
+	k.askStages(&at, id.stages(requestedUser))
 	p.Trace, p.Segments, p.Messages = []Attempt{at}, at.Segments, at.Messages
 	if at.Allowed {
-		p.become(id.resulting(wanted), Legacy)
+		p.become(id.resulting(requestedUser), Legacy)
 	}
 }
 

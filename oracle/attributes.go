@@ -120,8 +120,8 @@ const (
 
 // wantedUser returns what the impersonation headers ask for, as the API server reads them
 // (processImpersonationHeaders). Those of client-go come first (impersonatingRoundTripper): it sends no key of
-// extra without a value. sent is false if no header says anything.
-func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios.User, sent bool) {
+// extra without a value. isSent is false if no header says anything.
+func wantedUser(imp *scenarios.Impersonate, raw []scenarios.Header) (u scenarios.User, isSent bool) {
 	h := receivedHeaders{lines: map[string][]string{}, extra: map[string][]string{}}
 	if imp != nil {
 		h.addImpersonate(imp)

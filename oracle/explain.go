@@ -31,28 +31,28 @@ type Need struct {
 // Missing returns what would have to be granted, mode by mode, so that the requestor may impersonate. Modes that do
 // not apply are left out. It changes nothing in the server, and looks at no cache.
 func (s *Server) Missing(requestor scenarios.User, imp *scenarios.Impersonate, r Request) (needs []Need) {
-	wanted, isSent := wantedUser(imp, r.Headers)
-	if !isSent || wanted.Name == "" {
+	requestedUser, isSent := wantedUser(imp, r.Headers)
+	if !isSent || requestedUser.Name == "" {
 		return nil
 	}
 	if !s.isGateOn() {
-		return []Need{s.need(Legacy, gateOffIdentity(requestor).stages(wanted))}
+		return []Need{s.need(Legacy, gateOffIdentity(requestor).stages(requestedUser))}
 	}
 	for _, mode := range Modes() {
-		if notApplicable(mode, wanted, requestor) != "" {
+		if notApplicable(mode, requestedUser, requestor) != "" {
 			continue
 		}
 		if mode == Legacy {
-			needs = append(needs, s.need(mode, legacyIdentity(requestor).stages(wanted)))
+			needs = append(needs, s.need(mode, legacyIdentity(requestor).stages(requestedUser)))
 			continue
 		}
-		shown, action := requestor, r.Attributes
+		user, action := requestor, r.Attributes
 		if mode == AssociatedNode {
-			shown = asAssociated(requestor)
+			user = asAssociated(requestor)
 		}
 		action.Verb = "impersonate-on:" + string(mode) + ":" + action.Verb
-		first := stage{runs: [][]question{{{mode, shown, action}}}}
-		needs = append(needs, s.need(mode, append([]stage{first}, constrainedIdentity(mode, shown).stages(wanted)...)))
+		first := stage{runs: [][]question{{{mode, user, action}}}}
+		needs = append(needs, s.need(mode, append([]stage{first}, constrainedIdentity(mode, user).stages(requestedUser)...)))
 	}
 	return needs
 }
@@ -189,12 +189,12 @@ func (s *Server) Explain(p Prediction, imp *scenarios.Impersonate, r Request) st
 	case scenarios.RequestForbidden:
 		needs = []Need{s.need("", []stage{{runs: [][]question{{{"", subject(p), r.Attributes}}}}})} // of the request itself
 	}
-	asked := 0
+	questions := 0
 	words := template.Must(template.New("").Funcs(template.FuncMap{
 		"rest": rest, "describe": Describe, "object": object, "near": s.NearMisses, "subject": subject,
 		"extra": scenarios.RenderExtra, "join": strings.Join, "replace": strings.ReplaceAll,
 		"quoted": func(list []string) string { return strings.Join(seq.Map(list, strconv.Quote), ", ") },
-		"next":   func() int { asked++; return asked },
+		"next":   func() int { questions++; return questions },
 	}).Parse(explainText))
 	var out strings.Builder
 	if err := words.ExecuteTemplate(&out, "explanation", map[string]any{"Prediction": p, "Request": r, "Needs": needs}); err != nil {
@@ -272,17 +272,18 @@ func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Played, e
 // Span is when a request was sent and when it was answered, from some moment on.
 type Span struct{ Sent, Answered time.Duration }
 
-// PlayAt does what Play does for requests with these times, whatever the waits say. sure is how many of the predictions hold wherever
-// within a request the server looked at what it remembers: up to one that may just, or just not, have come too late.
-func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Span) (out []Played, sure int, err error) {
-	var both [2][]Played
-	for i := range both {
+// PlayAt does what Play does for requests with these times, whatever the waits say. sureSteps is how many of the
+// predictions hold wherever within a request the server looked at what it remembers: up to one that may just, or just
+// not, have come too late.
+func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Span) (out []Played, sureSteps int, err error) {
+	var bounds [2][]Played
+	for i := range bounds {
 		server, err := ServerFor(s, f, fixtures)
 		if err != nil {
 			return nil, 0, err
 		}
 		rest := times
-		if both[i], err = playSteps(s, server, func(server *Server) {
+		if bounds[i], err = playSteps(s, server, func(server *Server) {
 			server.Advance(rest[0].Sent - server.memory.now)
 			server.Takes(rest[0].Answered-rest[0].Sent, i == 1)
 			rest = rest[1:]
@@ -290,10 +291,10 @@ func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Sp
 			return nil, 0, err
 		}
 	}
-	for sure < len(times) && reflect.DeepEqual(both[0][sure].Prediction.Expect(), both[1][sure].Prediction.Expect()) {
-		sure++
+	for sureSteps < len(times) && reflect.DeepEqual(bounds[0][sureSteps].Prediction.Expect(), bounds[1][sureSteps].Prediction.Expect()) {
+		sureSteps++
 	}
-	return both[0], sure, nil
+	return bounds[0], sureSteps, nil
 }
 
 func playSteps(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []Played, err error) {

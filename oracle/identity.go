@@ -50,20 +50,20 @@ func gateOffIdentity(requestor scenarios.User) identity {
 	return identity{Legacy, "impersonate", requestor, "", "", false}
 }
 
-func (i identity) about(resource, name string) question {
+func (i identity) newQuestion(resource, name string) question {
 	a := Attributes{Verb: i.verb, APIGroup: i.group, Version: i.version, Resource: resource, Name: name, ResourceRequest: true}
 	return question{i.mode, i.requestor, a}
 }
 
 // person returns a check that is about authentication.k8s.io in every mode.
 func (i identity) person(resource, subresource, name string) question {
-	q := i.about(resource, name)
+	q := i.newQuestion(resource, name)
 	q.APIGroup, q.Version, q.Subresource = authenticationGroup, "v1", subresource
 	return q
 }
 
 func (i identity) name(user string) question {
-	q := i.about("users", user)
+	q := i.newQuestion("users", user)
 	if node, ok := nodeOf(user); ok && i.constrained {
 		q.Resource, q.Name = "nodes", node
 		if i.mode == AssociatedNode { // every node that the requestor is on, see associated
@@ -76,20 +76,20 @@ func (i identity) name(user string) question {
 	return q
 }
 
-func (i identity) stages(wanted scenarios.User) []stage {
-	list := []stage{{runs: [][]question{{i.name(wanted.Name)}}}}
-	if len(wanted.Groups) > 0 {
-		list = append(list, i.groups(wanted.Groups))
+func (i identity) stages(requestedUser scenarios.User) []stage {
+	list := []stage{{runs: [][]question{{i.name(requestedUser.Name)}}}}
+	if len(requestedUser.Groups) > 0 {
+		list = append(list, i.groups(requestedUser.Groups))
 	}
-	if len(wanted.Extra) > 0 {
-		list = append(list, i.extra(wanted.Extra))
+	if len(requestedUser.Extra) > 0 {
+		list = append(list, i.extra(requestedUser.Extra))
 	}
-	if wanted.UID != "" {
+	if requestedUser.UID != "" {
 		at := 1
 		if i.version == "" { // gate off
 			at = len(list)
 		}
-		list = slices.Insert(list, at, stage{runs: [][]question{{i.person("uids", "", wanted.UID)}}})
+		list = slices.Insert(list, at, stage{runs: [][]question{{i.person("uids", "", requestedUser.UID)}}})
 	}
 	return list
 }
@@ -99,17 +99,17 @@ func (i identity) groups(groups []string) (st stage) {
 	if i.constrained {
 		switch {
 		case slices.Contains(groups, ""):
-			st.refusals = []string{i.refusal(i.about("groups", ""), "impersonating the empty string group is not allowed")}
+			st.refusals = []string{i.refusal(i.newQuestion("groups", ""), "impersonating the empty string group is not allowed")}
 			return st
 		case slices.Contains(groups, mastersGroup):
-			st.refusals = []string{i.refusal(i.about("groups", mastersGroup), "impersonating the system:masters group is not allowed")}
+			st.refusals = []string{i.refusal(i.newQuestion("groups", mastersGroup), "impersonating the system:masters group is not allowed")}
 			return st
 		case len(groups) >= manyChecks:
-			all := i.about("groups", "*")
+			all := i.newQuestion("groups", "*")
 			st.all = &all
 		}
 	}
-	st.runs = [][]question{seq.Map(groups, func(g string) question { return i.about("groups", g) })}
+	st.runs = [][]question{seq.Map(groups, func(g string) question { return i.newQuestion("groups", g) })}
 	return st
 }
 
@@ -161,23 +161,23 @@ func badExtra(extra map[string][]string) (why []string) {
 
 // resulting returns who the requestor becomes in a mode. Constrained modes give nodes and service accounts the groups
 // that they always have; legacy does so for service accounts if no group was asked for.
-func (i identity) resulting(wanted scenarios.User) scenarios.User {
-	if _, ok := nodeOf(wanted.Name); ok && i.constrained {
-		wanted.Groups = []string{nodesGroup}
+func (i identity) resulting(requestedUser scenarios.User) scenarios.User {
+	if _, ok := nodeOf(requestedUser.Name); ok && i.constrained {
+		requestedUser.Groups = []string{nodesGroup}
 	}
-	if ns, _, ok := scenarios.SplitServiceAccount(wanted.Name); ok && len(wanted.Groups) == 0 {
-		wanted.Groups = serviceaccount.MakeGroupNames(ns)
+	if ns, _, ok := scenarios.SplitServiceAccount(requestedUser.Name); ok && len(requestedUser.Groups) == 0 {
+		requestedUser.Groups = serviceaccount.MakeGroupNames(ns)
 	}
-	return completeUser(wanted)
+	return completeUser(requestedUser)
 }
 
 // Resulting returns whom a requestor becomes that sends these headers, if a mode allows it.
 func Resulting(mode Mode, imp *scenarios.Impersonate) scenarios.User {
-	wanted, _ := wantedUser(imp, nil)
+	requestedUser, _ := wantedUser(imp, nil)
 	if mode == Legacy {
-		return legacyIdentity(scenarios.User{}).resulting(wanted)
+		return legacyIdentity(scenarios.User{}).resulting(requestedUser)
 	}
-	return constrainedIdentity(mode, scenarios.User{}).resulting(wanted)
+	return constrainedIdentity(mode, scenarios.User{}).resulting(requestedUser)
 }
 
 // Names that Kubernetes gives a meaning.

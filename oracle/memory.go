@@ -123,13 +123,13 @@ func cacheKey(parts ...any) string {
 }
 
 // outerKey adds the request to what a success depends on; not ok if it has a selector that cannot be parsed.
-func outerKey(mode Mode, wanted, requestor scenarios.User, a Attributes) (key string, ok bool) {
+func outerKey(mode Mode, requestedUser, requestor scenarios.User, a Attributes) (key string, ok bool) {
 	labels := make([]string, len(a.Labels))
 	for i, r := range a.Labels {
 		labels[i] = r.String()
 	}
 	a.Labels = nil // their fields are not exported
-	return cacheKey(mode, wanted, requestor, a, labels), !a.BadSelector
+	return cacheKey(mode, requestedUser, requestor, a, labels), !a.BadSelector
 }
 
 type indexEntry struct {
@@ -148,18 +148,18 @@ func (m *memory) lastMode(requestor string) (Mode, bool) {
 }
 
 func (m *memory) setMode(requestor string, mode Mode) {
-	by := m.now + m.took
+	deadline := m.now + m.took
 	if last, ok := m.index.Get(requestor); ok && last.(indexEntry).mode == mode {
-		by = min(by, last.(indexEntry).by)
+		deadline = min(deadline, last.(indexEntry).by)
 	}
-	m.index.Add(requestor, indexEntry{mode, by})
+	m.index.Add(requestor, indexEntry{mode, deadline})
 }
 
-// notApplicable returns why a mode has nothing to say about a wanted user; empty if it has (the filters of
+// notApplicable returns why a mode has nothing to say about a requested user; empty if it has (the filters of
 // associatedNodeImpersonationMode and its neighbours).
-func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
-	node, isNode := nodeOf(wanted.Name)
-	_, _, isAccount := scenarios.SplitServiceAccount(wanted.Name)
+func notApplicable(mode Mode, requestedUser, requestor scenarios.User) string {
+	node, isNode := nodeOf(requestedUser.Name)
+	_, _, isAccount := scenarios.SplitServiceAccount(requestedUser.Name)
 	more := "more than a user name is asked for (a UID, groups or extra)"
 	switch mode {
 	case AssociatedNode, ArbitraryNode:
@@ -167,8 +167,8 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 		on := requestor.Extra[serviceaccount.NodeNameKey]
 		switch {
 		case !isNode:
-			return fmt.Sprintf("%q is not a node (system:node: and a DNS subdomain)", wanted.Name)
-		case !onlyName(wanted):
+			return fmt.Sprintf("%q is not a node (system:node: and a DNS subdomain)", requestedUser.Name)
+		case !onlyName(requestedUser):
 			return more
 		case mode == ArbitraryNode:
 		case !fromAccount:
@@ -181,8 +181,8 @@ func notApplicable(mode Mode, wanted, requestor scenarios.User) string {
 	case ServiceAccount:
 		switch {
 		case !isAccount:
-			return fmt.Sprintf("%q is not a service account (system:serviceaccount:NAMESPACE:NAME)", wanted.Name)
-		case !onlyName(wanted):
+			return fmt.Sprintf("%q is not a service account (system:serviceaccount:NAMESPACE:NAME)", requestedUser.Name)
+		case !onlyName(requestedUser):
 			return more
 		}
 	case UserInfo:
@@ -205,25 +205,25 @@ func asAssociated(requestor scenarios.User) scenarios.User {
 }
 
 // try tries a mode (constrainedImpersonationModeState.check; legacy has no action check and remembers nothing).
-func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) (at Attempt, became scenarios.User) {
+func (s *Server) try(mode Mode, requestedUser, requestor scenarios.User, a Attributes) (at Attempt, became scenarios.User) {
 	at.Mode = mode
-	if at.NotApplicable = notApplicable(mode, wanted, requestor); at.NotApplicable != "" {
+	if at.NotApplicable = notApplicable(mode, requestedUser, requestor); at.NotApplicable != "" {
 		return at, became
 	}
 	k := asker{Server: s, by: scenarios.ByRequestor}
 	if mode == Legacy {
 		id := legacyIdentity(requestor)
-		k.askStages(&at, id.stages(wanted))
-		return at, id.resulting(wanted)
+		k.askStages(&at, id.stages(requestedUser))
+		return at, id.resulting(requestedUser)
 	}
-	shown, key := requestor, wanted
+	user, key := requestor, requestedUser
 	if mode == AssociatedNode {
-		shown, key = asAssociated(requestor), scenarios.User{Name: nodeUserPrefix + "*"}
+		user, key = asAssociated(requestor), scenarios.User{Name: nodeUserPrefix + "*"}
 	}
-	id := constrainedIdentity(mode, shown)
-	became = id.resulting(wanted)
-	outer, cacheable := outerKey(mode, key, shown, a)
-	inner := cacheKey(mode, key, shown)
+	id := constrainedIdentity(mode, user)
+	became = id.resulting(requestedUser)
+	outer, cacheable := outerKey(mode, key, user, a)
+	inner := cacheKey(mode, key, user)
 	if hit, ok := s.memory.recall(s.memory.outer, outer); ok && cacheable {
 		at.Cached = s.memory.describeMemory("the same request", hit)
 		at.Allowed = true
@@ -231,12 +231,12 @@ func (s *Server) try(mode Mode, wanted, requestor scenarios.User, a Attributes) 
 	}
 	action := a
 	action.Verb = "impersonate-on:" + string(mode) + ":" + a.Verb
-	if k.askStages(&at, []stage{{runs: [][]question{{{mode, shown, action}}}}}); !at.Allowed {
+	if k.askStages(&at, []stage{{runs: [][]question{{{mode, user, action}}}}}); !at.Allowed {
 		return at, became
 	}
 	if hit, ok := s.memory.recall(s.memory.inner, inner); ok {
 		at.Cached = s.memory.describeMemory("this user, for another request,", hit)
-	} else if k.askStages(&at, id.stages(wanted)); at.Allowed {
+	} else if k.askStages(&at, id.stages(requestedUser)); at.Allowed {
 		s.memory.remember(s.memory.inner, inner, became)
 	}
 	if at.Allowed && cacheable {
@@ -252,14 +252,14 @@ func (m *memory) describeMemory(what string, r remembered) string {
 
 // impersonate tries the modes: the one that last succeeded for the requestor's name first, then the others in
 // order. The first error is the one that the client sees (impersonationModesTracker.getImpersonatedUser).
-func (s *Server) impersonate(p *Prediction, wanted scenarios.User, a Attributes) {
+func (s *Server) impersonate(p *Prediction, requestedUser scenarios.User, a Attributes) {
 	order := Modes()
 	last, known := s.memory.lastMode(p.Requestor.Name)
 	if known {
 		order = append([]Mode{last}, slices.DeleteFunc(order, func(m Mode) bool { return m == last })...)
 	}
 	for i, mode := range order {
-		at, became := s.try(mode, wanted, p.Requestor, a)
+		at, became := s.try(mode, requestedUser, p.Requestor, a)
 		at.Remembered = known && i == 0
 		p.Trace = append(p.Trace, at)
 		p.Segments = append(p.Segments, at.Segments...)

@@ -266,8 +266,8 @@ func selectsOwnNode(a *authorizationv1.ResourceAttributes, node string) bool {
 }
 
 // allowRelated allows what is about an object that a pod of the node has to do with.
-func (s *Server) allowRelated(node string, a *authorizationv1.ResourceAttributes, by func(pod) bool) Answer {
-	if slices.ContainsFunc(s.policy.pods, func(p pod) bool { return p.node == node && p.namespace == a.Namespace && by(p) }) {
+func (s *Server) allowRelated(node string, a *authorizationv1.ResourceAttributes, isRelated func(pod) bool) Answer {
+	if slices.ContainsFunc(s.policy.pods, func(p pod) bool { return p.node == node && p.namespace == a.Namespace && isRelated(p) }) {
 		return yesNode
 	}
 	return denyUnrelated(node, a)

@@ -18,7 +18,7 @@ const (
 
 // orders returns the runs in every order, each once and at most maxOrders. A run that ends it has none behind it.
 func orders[T any](runs [][]T, ends func(run []T) bool) (out [][]T) {
-	used := make([]bool, len(runs))
+	isUsed := make([]bool, len(runs))
 	var extend func(head []T, left int)
 	extend = func(head []T, left int) {
 		if left == 0 {
@@ -26,16 +26,16 @@ func orders[T any](runs [][]T, ends func(run []T) bool) (out [][]T) {
 			return
 		}
 		for i, run := range runs {
-			if used[i] || len(out) == maxOrders {
+			if isUsed[i] || len(out) == maxOrders {
 				continue
 			}
-			used[i] = true
+			isUsed[i] = true
 			if longer := slices.Concat(head, run); ends(run) {
 				extend(longer, 0)
 			} else {
 				extend(longer, left-1)
 			}
-			used[i] = false
+			isUsed[i] = false
 		}
 	}
 	extend(nil, len(runs))

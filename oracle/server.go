@@ -197,8 +197,8 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 			p.add(k.ask(question{"", subject, a}))
 		}
 	case "authorization.k8s.io/localsubjectaccessreviews", "authorization.k8s.io/subjectaccessreviews":
-		if a, about, ok := requestedReview(r); ok {
-			p.add(k.ask(question{"", about, a}))
+		if a, subject, ok := requestedReview(r); ok {
+			p.add(k.ask(question{"", subject, a}))
 		}
 	case "certificates.k8s.io/certificatesigningrequests":
 		s.approve(p, k, subject, r)
@@ -293,15 +293,15 @@ func (r Request) canCreate() bool {
 
 // requestedReview returns what an access review asks, and about whom where that is not who asks (ResourceAttributesFrom of
 // k8s.io/kubernetes/pkg/registry/authorization/util).
-func requestedReview(r Request) (a Attributes, about scenarios.User, ok bool) {
+func requestedReview(r Request) (a Attributes, subject scenarios.User, ok bool) {
 	raw, err := json.Marshal(r.Body)
 	spec, isReview := scenarios.ReviewOfBody(raw)
 	if r.Verb != "create" || err != nil || !isReview {
-		return a, about, false
+		return a, subject, false
 	}
-	about = scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)
+	subject = scenarios.UserOf(spec.User, spec.UID, spec.Groups, spec.Extra)
 	if n := spec.NonResourceAttributes; n != nil {
-		return Attributes{Verb: n.Verb, Path: n.Path}, about, true
+		return Attributes{Verb: n.Verb, Path: n.Path}, subject, true
 	}
 	in := spec.ResourceAttributes
 	a = Attributes{
@@ -322,7 +322,7 @@ func requestedReview(r Request) (a Attributes, about scenarios.User, ok bool) {
 			a.Labels, _ = selector.Requirements()
 		}
 	}
-	return a, about, true
+	return a, subject, true
 }
 
 // grantRules makes the escalation check of roles and, with the rules of their role, of bindings: who may not escalate, or

@@ -160,12 +160,12 @@ func keptFields(t reflect.Type) []bool {
 	if kept, ok := keptCache.Load(t); ok {
 		return kept.([]bool)
 	}
-	kept := make([]bool, t.NumField())
-	for i := range kept {
-		kept[i] = t.Field(i).Tag.Get("bind") == "keep"
+	isKept := make([]bool, t.NumField())
+	for i := range isKept {
+		isKept[i] = t.Field(i).Tag.Get("bind") == "keep"
 	}
-	keptCache.Store(t, kept)
-	return kept
+	keptCache.Store(t, isKept)
+	return isKept
 }
 
 // nameless are the fields of Kubernetes objects that contain no names. Only their strings and lists of strings are

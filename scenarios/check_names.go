@@ -16,17 +16,17 @@ import (
 // checkNames checks that every name can be made unique without being confused with anything else. Each name is reported
 // once.
 func (c *checker) checkNames() {
-	found := c.s.findNames()
+	names := c.s.findNames()
 	// The names of RBAC objects may look like verbs (see Bind).
 	inText := sets.New[string]()
-	for _, n := range found {
+	for _, n := range names {
 		if n.kind != roleName {
 			inText.Insert(n.name)
 		}
 	}
 	clash := findAmbiguous(inText, c.s.words())
 	reported := map[string]bool{}
-	for _, n := range found {
+	for _, n := range names {
 		if reported[n.name] {
 			continue
 		}

@@ -211,19 +211,19 @@ func (d deriver) deriveMetrics(e Expect) (*MetricsExpect, []Alternative) {
 		return &m, e.OneOf
 	}
 	areEqual := true
-	each := seq.Map(e.OneOf, func(a Alternative) Alternative {
+	alternatives := seq.Map(e.OneOf, func(a Alternative) Alternative {
 		own := m
 		own.Authorizations = countAuthorizations(a.Reviews)
 		a.Metrics = &own
 		return a
 	})
-	for _, a := range each {
-		areEqual = areEqual && reflect.DeepEqual(a.Metrics, each[0].Metrics)
+	for _, a := range alternatives {
+		areEqual = areEqual && reflect.DeepEqual(a.Metrics, alternatives[0].Metrics)
 	}
 	if !areEqual {
-		return nil, each
+		return nil, alternatives
 	}
-	return each[0].Metrics, e.OneOf
+	return alternatives[0].Metrics, e.OneOf
 }
 
 // countAuthorizations counts the impersonation checks among reviews by mode and decision.

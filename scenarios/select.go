@@ -61,13 +61,13 @@ func (s *Scenario) Selected(f Facts) (ok bool, missing []Capability, why string)
 // explainFeatureGates returns which gate is not in the state that the scenario needs, or "".
 func (s *Scenario) explainFeatureGates(f Facts) string {
 	for _, name := range slices.Sorted(maps.Keys(s.Requires.FeatureGates)) {
-		wanted, has := s.Requires.FeatureGates[name], f.FeatureGates[name]
+		gate, has := s.Requires.FeatureGates[name], f.FeatureGates[name]
 		switch has {
-		case wanted:
+		case gate:
 		case "":
-			return fmt.Sprintf("needs the gate %s %s, which nobody asked for on the target", name, wanted)
+			return fmt.Sprintf("needs the gate %s %s, which nobody asked for on the target", name, gate)
 		default:
-			return fmt.Sprintf("needs the gate %s %s, the target has it %s", name, wanted, has)
+			return fmt.Sprintf("needs the gate %s %s, the target has it %s", name, gate, has)
 		}
 	}
 	return ""

@@ -238,13 +238,13 @@ func DecodeKind(name string, data []byte, what, apiVersion, kind string, v any) 
 
 // resolve replaces aliases by what they stand for. That may not contain aliases itself, so that a file cannot grow
 // without end.
-func resolve(n *yaml.Node, named bool) {
+func resolve(n *yaml.Node, isNamed bool) {
 	for i, item := range n.Content {
-		if item.Kind == yaml.AliasNode && !named {
+		if item.Kind == yaml.AliasNode && !isNamed {
 			n.Content[i] = item.Alias
 			continue
 		}
-		resolve(item, named || item.Anchor != "")
+		resolve(item, isNamed || item.Anchor != "")
 		item.Anchor = ""
 	}
 }

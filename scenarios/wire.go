@@ -322,7 +322,7 @@ const shownLimit = 4 << 10
 
 // ShownValues returns the values of a header for evidence: shortened, and quoted if they are not UTF-8.
 func ShownValues(values []string) []string {
-	shown := make([]string, 0, len(values))
+	texts := make([]string, 0, len(values))
 	for _, v := range values {
 		if !utf8.ValidString(v) {
 			v = strconv.Quote(v)
@@ -330,9 +330,9 @@ func ShownValues(values []string) []string {
 		if len(v) > shownLimit {
 			v = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(v[:shownLimit], ""), len(v))
 		}
-		shown = append(shown, v)
+		texts = append(texts, v)
 	}
-	return shown
+	return texts
 }
 
 // checkWire checks how the request is sent.

@@ -84,8 +84,8 @@ func findWrongDecision(s *scenarios.Scenario, e *Evidence) (string, bool) {
 	grants := append(scenarios.RulesFromManifests(bound.Manifests), bound.Grants...)
 	grants = append(grants, scenarios.RulesFromManifests(bound.Objects)...)
 	for _, o := range Requests(e.Steps) {
-		decided, _ := DeriveDecisions(o.Reviews)
-		for _, d := range decided {
+		decisions, _ := DeriveDecisions(o.Reviews)
+		for _, d := range decisions {
 			if !escalates(bound, o.Step) && contradictsGrants(d, grants) {
 				return fmt.Sprintf("%s was %s", describeSpec(d.Spec), d.Decision), true
 			}

@@ -18,8 +18,8 @@ import (
 // Rules that are not called here are not applied to such requests.
 func (j *judge) judgeConcurrent(first int, group []scenarios.Step, observations []Observation) (problem string) {
 	groupJudge := j.newStepJudge(first, &group[0], &observations[0])
-	decided := groupJudge.deriveDecisions(observations[0].Reviews)
-	var wanted, got []string
+	decisions := groupJudge.deriveDecisions(observations[0].Reviews)
+	var want, got []string
 	var attempts []scenarios.MetricDelta
 	statesReviews, statesAttempts := false, false
 	for i := range group {
@@ -27,7 +27,7 @@ func (j *judge) judgeConcurrent(first int, group []scenarios.Step, observations 
 		if problem := cmp.Or(v.checkSent(), v.checkEventExists()); problem != "" {
 			return problem
 		}
-		v.decided = slices.DeleteFunc(slices.Clone(decided), func(d DecidedReview) bool { return d.Spec.User != v.impersonatedName() })
+		v.decided = slices.DeleteFunc(slices.Clone(decisions), func(d DecidedReview) bool { return d.Spec.User != v.impersonatedName() })
 		v.checkOutcome()
 		v.checkEvent()
 		v.checkUser()
@@ -36,14 +36,14 @@ func (j *judge) judgeConcurrent(first int, group []scenarios.Step, observations 
 		for _, r := range v.expect.Reviews {
 			who := v.subjectName(r.By)
 			r.By = ""
-			wanted = append(wanted, fmt.Sprintf("%s %+v", who, r))
+			want = append(want, fmt.Sprintf("%s %+v", who, r))
 		}
 		if m := v.expect.Metrics; m != nil {
 			statesAttempts = true
 			attempts = append(attempts, m.Attempts...)
 		}
 	}
-	for _, d := range decided {
+	for _, d := range decisions {
 		r := Describe(d)
 		r.Extra = nil
 		got = append(got, fmt.Sprintf("%s %+v", d.Spec.User, r))
@@ -51,8 +51,8 @@ func (j *judge) judgeConcurrent(first int, group []scenarios.Step, observations 
 	switch {
 	case !statesReviews:
 	case j.hasCapability(scenarios.Reviews):
-		groupJudge.compare("reviews (at most)", strconv.Itoa(len(wanted)), strconv.Itoa(max(len(wanted), len(got))))
-		groupJudge.compare("reviews (in any order)", scenarios.List(sets.List(sets.New(wanted...))), scenarios.List(sets.List(sets.New(got...))))
+		groupJudge.compare("reviews (at most)", strconv.Itoa(len(want)), strconv.Itoa(max(len(want), len(got))))
+		groupJudge.compare("reviews (in any order)", scenarios.List(sets.List(sets.New(want...))), scenarios.List(sets.List(sets.New(got...))))
 	default:
 		j.addNotJudged("reviews")
 	}
@@ -63,6 +63,6 @@ func (j *judge) judgeConcurrent(first int, group []scenarios.Step, observations 
 	if statesAttempts {
 		groupJudge.compare(attemptsField, scenarios.RenderDeltas(attempts), groupJudge.renderIncreases(AttemptsMetric))
 	}
-	groupJudge.compare(countedField, renderChecks(decided, ""), groupJudge.renderIncreases(AuthorizationsMetric))
+	groupJudge.compare(countedField, renderChecks(decisions, ""), groupJudge.renderIncreases(AuthorizationsMetric))
 	return ""
 }

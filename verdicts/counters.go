@@ -34,8 +34,8 @@ func (v *stepJudge) checkCounters() {
 			got[m.Series()] = min(minimum, m.Delta)
 		}
 		if m.Seconds != nil {
-			spent := classifyDuration(time.Duration(*m.Seconds*float64(time.Second)), v.o.Answered.Sub(v.o.Sent))
-			v.compare("counters (time)", someTime, spent)
+			duration := classifyDuration(time.Duration(*m.Seconds*float64(time.Second)), v.o.Answered.Sub(v.o.Sent))
+			v.compare("counters (time)", someTime, duration)
 		}
 	}
 	v.compare("counters", fmt.Sprint(want), fmt.Sprint(got))

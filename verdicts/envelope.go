@@ -101,12 +101,12 @@ func (v *stepJudge) checkAnswer() {
 	if st := v.status; st != nil && v.o.Response.Code >= codeBadRequest {
 		v.compare("status", fmt.Sprintf("%s of v1, %d", metav1.StatusFailure, v.o.Response.Code), fmt.Sprintf("%s of %s, %d", st.Status, st.APIVersion, st.Code))
 	}
-	var sent struct{ Spec, Kind any }
+	var body struct{ Spec, Kind any }
 	isCreated := v.o.Response.Code == codeCreated
-	isReadable := isCreated && json.Unmarshal(v.o.Request.Body, &sent) == nil
-	isReview := sent.Spec != nil && reviewKind.MatchString(fmt.Sprint(sent.Kind))
+	isReadable := isCreated && json.Unmarshal(v.o.Request.Body, &body) == nil
+	isReview := body.Spec != nil && reviewKind.MatchString(fmt.Sprint(body.Kind))
 	if isReadable && isReview {
-		v.checkRepeatedQuestion(sent.Spec)
+		v.checkRepeatedQuestion(body.Spec)
 	}
 	v.checkForwardedReview()
 	if v.request.Hold && v.o.Response.Code == codeOK {
@@ -116,7 +116,7 @@ func (v *stepJudge) checkAnswer() {
 	case !isCreated:
 	case v.request.Reviewed() != "":
 		v.checkTokenReview()
-	case sent.Kind == "TokenRequest":
+	case body.Kind == "TokenRequest":
 		v.checkTokenRequest()
 	}
 }

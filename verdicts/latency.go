@@ -119,10 +119,10 @@ func (v *stepJudge) hasLatency() bool {
 //
 // Source: writeLatencyToAnnotation in k8s.io/apiserver/pkg/endpoints/filters/audit.go.
 func (v *stepJudge) checkOtherLatencies(total time.Duration) {
-	judged := []string{totalAnnotation, authorizationAnnotation, impersonationAnnotation}
+	annotations := []string{totalAnnotation, authorizationAnnotation, impersonationAnnotation}
 	for _, key := range slices.Sorted(maps.Keys(v.event.Annotations)) {
 		handler, isLatency := strings.CutPrefix(key, latencyPrefix)
-		if !isLatency || slices.Contains(judged, key) {
+		if !isLatency || slices.Contains(annotations, key) {
 			continue
 		}
 		part, err := time.ParseDuration(v.event.Annotations[key])
@@ -171,9 +171,9 @@ func (v *stepJudge) checkImpersonationLatency(total time.Duration, hasTotal bool
 	switch {
 	case hasTotal && isMeasured:
 		v.compare(field, someTime, textIf(hasPart, classifyDuration(part, total), noAnnotated))
-		if counted, ok := v.countedTime(); ok && hasPart {
+		if duration, ok := v.countedTime(); ok && hasPart {
 			const ofHistogram = "that of the histogram"
-			isNear := (part - counted).Abs() <= time.Millisecond
+			isNear := (part - duration).Abs() <= time.Millisecond
 			v.compare("audit (latency of impersonation, as counted)", ofHistogram, textIf(isNear, ofHistogram, "another"))
 		}
 	case !hasTotal || isUnmeasured:

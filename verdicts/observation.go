@@ -311,9 +311,9 @@ func Behaviour(e *Evidence) []string {
 
 // reviewBehaviour renders reviews in order, except that it sorts runs of checks of extra keys, whose order comes from a
 // Go map.
-func reviewBehaviour(decided []DecidedReview) (lines []string) {
+func reviewBehaviour(decisions []DecidedReview) (lines []string) {
 	extras := 0 // length of the run of extra checks at the end of lines
-	for _, d := range decided {
+	for _, d := range decisions {
 		lines = append(lines, "review: "+reviewUser(d.Spec).Render()+" "+RenderReview(Describe(d)))
 		if a := d.Spec.ResourceAttributes; a != nil && a.Resource == "userextras" {
 			extras++
@@ -335,8 +335,8 @@ func stepBehaviour(o *Observation) []string {
 		answer += ": " + st.Message
 	}
 	lines := []string{o.Request.Method + " " + o.Request.URL, answer}
-	decided, stray := DeriveDecisions(o.Reviews)
-	lines = append(lines, reviewBehaviour(decided)...)
+	decisions, stray := DeriveDecisions(o.Reviews)
+	lines = append(lines, reviewBehaviour(decisions)...)
 	lines = append(lines, seq.Map(stray, func(r Review) string { return "stray review: " + describeSpec(r.Spec) })...)
 	if ev := AuditOf(o); ev != nil {
 		if u := ev.ImpersonatedUser; u != nil {

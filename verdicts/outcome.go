@@ -200,9 +200,9 @@ func (v *stepJudge) checkRefusal() {
 	if strings.ContainsRune(d.Name, utf8.RuneError) {
 		return // the rune replaces bytes that JSON cannot have, and that the message quotes
 	}
-	about := schema.GroupResource{Group: d.Group, Resource: d.Kind}
-	head := apierrors.NewForbidden(about, d.Name, errors.New("")).ErrStatus.Message
-	want := apierrors.NewForbidden(about, d.Name, errors.New(strings.TrimPrefix(st.Message, head))).ErrStatus
+	resource := schema.GroupResource{Group: d.Group, Resource: d.Kind}
+	head := apierrors.NewForbidden(resource, d.Name, errors.New("")).ErrStatus.Message
+	want := apierrors.NewForbidden(resource, d.Name, errors.New(strings.TrimPrefix(st.Message, head))).ErrStatus
 	v.compare("refusal", renderStatus(want), renderStatus(*st))
 }
 

@@ -20,8 +20,8 @@ import (
 
 // CompareSentRequest returns how the recorded request differs from the one that a requestor was to send, or "" if it
 // does not.
-func CompareSentRequest(r *scenarios.Request, by scenarios.Requestor, o *Observation) string {
-	return (&stepJudge{request: r, requestor: by, o: o}).checkSent()
+func CompareSentRequest(r *scenarios.Request, requestor scenarios.Requestor, o *Observation) string {
+	return (&stepJudge{request: r, requestor: requestor, o: o}).checkSent()
 }
 
 // checkSent demands that the request which was sent is the scenario's.
@@ -57,12 +57,12 @@ func (v *stepJudge) checkSent() (problem string) {
 //
 // Source: the evidence itself: otherwise it says nothing about the API server.
 func (v *stepJudge) checkFurtherCredentials() (problem string) {
-	sent, aliases := v.o.Request.Others, v.request.With
-	if len(sent) != len(aliases) {
-		return fmt.Sprintf("the request carried %d further credentials, and the scenario wants %d", len(sent), len(aliases))
+	users, aliases := v.o.Request.Others, v.request.With
+	if len(users) != len(aliases) {
+		return fmt.Sprintf("the request carried %d further credentials, and the scenario wants %d", len(users), len(aliases))
 	}
 	for i, alias := range aliases {
-		if problem := v.checkCredential(sent[i], v.s.Requestors[alias]); problem != "" {
+		if problem := v.checkCredential(users[i], v.s.Requestors[alias]); problem != "" {
 			return fmt.Sprintf("of the credential of %s, %s", alias, problem)
 		}
 	}

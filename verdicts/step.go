@@ -84,23 +84,23 @@ func (v *stepJudge) checkCounts() (problem string) {
 	if isPrivileged || !areCountsShown {
 		return ""
 	}
-	decided := v.decided
+	decisions := v.decided
 	if v.impersonatedName() == "" {
-		decided = nil // a request that asks what its requestor may impersonate, as kubectl auth can-i does, impersonates nobody
+		decisions = nil // a request that asks what its requestor may impersonate, as kubectl auth can-i does, impersonates nobody
 	}
-	got, counted := renderChecks(decided, v.requestor.Username()), v.renderIncreases(AuthorizationsMetric)
-	if got != counted && v.hasLostReviews(counted) {
-		return fmt.Sprintf("the recorder saw the impersonation checks %s, the API server counted %s, as it should", got, counted)
+	got, counts := renderChecks(decisions, v.requestor.Username()), v.renderIncreases(AuthorizationsMetric)
+	if got != counts && v.hasLostReviews(counts) {
+		return fmt.Sprintf("the recorder saw the impersonation checks %s, the API server counted %s, as it should", got, counts)
 	}
-	v.compare(countedField, got, counted)
+	v.compare(countedField, got, counts)
 	return ""
 }
 
 // renderChecks returns the impersonation checks among reviews, by mode and decision. If a user is given, it returns
 // only those about that user.
-func renderChecks(decided []DecidedReview, user string) string {
+func renderChecks(decisions []DecidedReview, user string) string {
 	var checks []scenarios.MetricDelta
-	for _, d := range decided {
+	for _, d := range decisions {
 		isOfUser := user == "" || d.Spec.User == user
 		if mode, ok := scenarios.ImpersonationMode(Describe(d).Verb); ok && isOfUser {
 			checks = append(checks, scenarios.MetricDelta{Mode: mode, Decision: scenarios.DecisionLabel(d.Decision), Count: 1})
@@ -110,10 +110,10 @@ func renderChecks(decided []DecidedReview, user string) string {
 }
 
 // hasLostReviews reports whether the recorder has seen fewer reviews than belong to what the API server counted.
-func (v *stepJudge) hasLostReviews(counted string) bool {
+func (v *stepJudge) hasLostReviews(counts string) bool {
 	all := append([]scenarios.Alternative{{Reviews: v.expect.Reviews, Metrics: v.expect.Metrics}}, v.expect.OneOf...)
 	return slices.ContainsFunc(all, func(a scenarios.Alternative) bool {
-		isCounted := a.Metrics != nil && scenarios.RenderDeltas(a.Metrics.Authorizations) == counted
+		isCounted := a.Metrics != nil && scenarios.RenderDeltas(a.Metrics.Authorizations) == counts
 		return isCounted && len(v.decided) < countReviews(a.Reviews)
 	})
 }
@@ -336,10 +336,10 @@ func (v *stepJudge) checkMetrics() {
 		{attemptsField, AttemptsMetric, want.Attempts},
 		{"metrics.authorizations", AuthorizationsMetric, want.Authorizations},
 	} {
-		wanted := scenarios.RenderDeltas(m.deltas)
-		v.compare(m.field, wanted, v.renderIncreases(m.name))
+		want := scenarios.RenderDeltas(m.deltas)
+		v.compare(m.field, want, v.renderIncreases(m.name))
 		histogram := strings.TrimSuffix(m.name, "_total") + durationCount
-		v.compare(m.field+" (duration histogram)", wanted, v.renderIncreases(histogram))
+		v.compare(m.field+" (duration histogram)", want, v.renderIncreases(histogram))
 		v.checkDurations(m.field, histogram)
 	}
 	for _, m := range v.o.Metrics {

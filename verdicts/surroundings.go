@@ -58,10 +58,10 @@ func (v *stepJudge) checkSurroundings() {
 func (v *stepJudge) checkLog() {
 	for _, pattern := range v.expect.Log {
 		line, err := regexp.Compile(pattern)
-		shown := scenarios.List(v.o.Log)
+		log := scenarios.List(v.o.Log)
 		if err == nil && slices.ContainsFunc(v.o.Log, line.MatchString) {
-			shown = pattern
+			log = pattern
 		}
-		v.compare("log", pattern, shown)
+		v.compare("log", pattern, log)
 	}
 }

@@ -54,24 +54,24 @@ func (c *cover) next(rng *rand.Rand) (choice Choice, ok bool) {
 	}
 	first := c.list[0]
 	choice[first.factor], choice[first.factor2] = first.level, first.level2
-	chosen := []int{first.factor, first.factor2}
+	levels := []int{first.factor, first.factor2}
 	for _, f := range rng.Perm(factorCount) {
 		if f == first.factor || f == first.factor2 {
 			continue
 		}
-		choice[f] = c.bestLevel(rng, f, choice, chosen)
-		chosen = append(chosen, f)
+		choice[f] = c.bestLevel(rng, f, choice, levels)
+		levels = append(levels, f)
 	}
 	c.close(choice)
 	return choice, true
 }
 
 // bestLevel returns the level of a factor that brings the most new pairs with the factors that were chosen before.
-func (c *cover) bestLevel(rng *rand.Rand, f int, choice Choice, chosen []int) int {
+func (c *cover) bestLevel(rng *rand.Rand, f int, choice Choice, levels []int) int {
 	best, most := 0, -1
 	for _, l := range rng.Perm(len(factors[f].Levels)) {
 		fresh := 0
-		for _, other := range chosen {
+		for _, other := range levels {
 			if c.open[newPair(f, l, other, choice[other])] {
 				fresh++
 			}

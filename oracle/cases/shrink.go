@@ -147,11 +147,11 @@ func prune(s *scenarios.Scenario) {
 		}
 	}
 	maps.DeleteFunc(s.Requestors, func(alias string, _ scenarios.Requestor) bool { return !used[alias] })
-	named := func(id string) bool {
+	isNamed := func(id string) bool {
 		return slices.ContainsFunc(s.Steps, func(st scenarios.Step) bool { return st.Grant == id || st.Revoke == id })
 	}
 	for i := range s.Grants {
-		if !named(s.Grants[i].ID) {
+		if !isNamed(s.Grants[i].ID) {
 			s.Grants[i].ID = ""
 		}
 	}
@@ -177,8 +177,8 @@ func isValid(s *scenarios.Scenario) bool {
 		case st.Wait > 0:
 		case r == nil:
 			id := st.Grant + st.Revoke // one of them
-			there := slices.ContainsFunc(s.Grants, func(g scenarios.Grant) bool { return g.ID == id })
-			if !there || s.GrantedAt(id, i) != (st.Revoke != "") {
+			isThere := slices.ContainsFunc(s.Grants, func(g scenarios.Grant) bool { return g.ID == id })
+			if !isThere || s.GrantedAt(id, i) != (st.Revoke != "") {
 				return false
 			}
 		case r.Subresource == "" && r.Verb == "create" && r.Name != "":

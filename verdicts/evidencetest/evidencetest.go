@@ -39,11 +39,11 @@ var (
 )
 
 func sub(folder string) fs.FS {
-	below, err := fs.Sub(files, folder)
+	folderFS, err := fs.Sub(files, folder)
 	if err != nil {
 		panic(err) // The folder is embedded.
 	}
-	return below
+	return folderFS
 }
 
 // Load loads these scenarios.
@@ -84,9 +84,9 @@ func Perfect(s *scenarios.Scenario, cell verdicts.Cell, can []scenarios.Capabili
 		o := observe(i, st, bound.Requestors[st.Request.By], at)
 		if n := len(o.Reviews); n > 0 {
 			if reasons := bound.AllowedBy(o.Reviews[n-1].Spec); len(reasons) > 0 {
-				some, _ := json.Marshal(everywhere(o.Reviews[n-1].Spec.User))
+				raw, _ := json.Marshal(everywhere(o.Reviews[n-1].Spec.User))
 				this, _ := json.Marshal(reasons[0])
-				o.Audit = bytes.Replace(o.Audit, some, this, 1)
+				o.Audit = bytes.Replace(o.Audit, raw, this, 1)
 			}
 		}
 		e.Steps = append(e.Steps, o)
@@ -102,13 +102,13 @@ func everywhere(user string) string {
 }
 
 // observe returns what would be seen of one request.
-func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) verdicts.Observation {
+func observe(i int, st *scenarios.Step, requestor scenarios.Requestor, at time.Time) verdicts.Observation {
 	r, x := st.Request, st.Expect
 	o := verdicts.Observation{
 		Step: i, Sent: at, Answered: at.Add(3 * time.Millisecond), Metrics: []verdicts.MetricSample{},
-		Request: verdicts.SentRequest{Requestor: by.Username(), Method: r.Method(), UserAgent: r.UserAgent()},
+		Request: verdicts.SentRequest{Requestor: requestor.Username(), Method: r.Method(), UserAgent: r.UserAgent()},
 	}
-	user := verdictUser(by)
+	user := verdictUser(requestor)
 	credential := user
 	credential.Groups = slices.DeleteFunc(slices.Clone(user.Groups), func(g string) bool { return g == "system:authenticated" })
 	o.Request.Credential, o.Request.URL, o.Request.Headers = &credential, r.URI(), r.WireHeaders()
@@ -128,19 +128,19 @@ func observe(i int, st *scenarios.Step, by scenarios.Requestor, at time.Time) ve
 		final := scenarios.Review{By: scenarios.ByImpersonated, Verb: r.Verb, Version: "v1", Resource: r.Resource, Namespace: r.Namespace, Decision: scenarios.Allow}
 		o.Reviews = makeReviews(final, user, impersonated, at)
 	}
-	o.Metrics = makeMetrics(o.Reviews, x, by)
+	o.Metrics = makeMetrics(o.Reviews, x, requestor)
 	o.Response, o.Audit = makeResponse(x, r, user, impersonated, at)
 	return o
 }
 
-func verdictUser(by scenarios.Requestor) scenarios.User {
-	if by.ServiceAccount != nil {
+func verdictUser(requestor scenarios.Requestor) scenarios.User {
+	if requestor.ServiceAccount != nil {
 		return scenarios.User{
-			Name: by.Username(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + by.ServiceAccount.Namespace, "system:authenticated"},
-			Extra: map[string][]string{"authentication.kubernetes.io/pod-name": {by.ServiceAccount.Pod}, "authentication.kubernetes.io/node-name": {by.ServiceAccount.Node}},
+			Name: requestor.Username(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + requestor.ServiceAccount.Namespace, "system:authenticated"},
+			Extra: map[string][]string{"authentication.kubernetes.io/pod-name": {requestor.ServiceAccount.Pod}, "authentication.kubernetes.io/node-name": {requestor.ServiceAccount.Node}},
 		}
 	}
-	return scenarios.User{Name: by.User, UID: by.UID, Groups: append(slices.Clone(by.Groups), "system:authenticated"), Extra: by.Extra}
+	return scenarios.User{Name: requestor.User, UID: requestor.UID, Groups: append(slices.Clone(requestor.Groups), "system:authenticated"), Extra: requestor.Extra}
 }
 
 // makeReviews returns one review as it arrives: at both points, or only at the front if an authorizer between them
@@ -186,20 +186,20 @@ func extraOf[V ~[]string](u scenarios.User) map[string]V {
 }
 
 // makeMetrics returns the metrics that an API server would count for these reviews.
-func makeMetrics(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Requestor) []verdicts.MetricSample {
+func makeMetrics(reviews []verdicts.Review, x *scenarios.Expect, requestor scenarios.Requestor) []verdicts.MetricSample {
 	samples := []verdicts.MetricSample{}
 	add := func(name, mode, decision string, n int) {
 		for _, full := range []string{name + "_total", name + "_duration_seconds_count"} {
 			samples = append(samples, verdicts.MetricSample{Name: full, Mode: mode, Decision: decision, Delta: n})
 		}
 	}
-	decided, _ := verdicts.DeriveDecisions(reviews)
-	for _, d := range decided {
+	decisions, _ := verdicts.DeriveDecisions(reviews)
+	for _, d := range decisions {
 		decision := "allowed"
 		if d.Decision != scenarios.Allow {
 			decision = "denied"
 		}
-		if mode, ok := scenarios.ImpersonationMode(verdicts.Describe(d).Verb); ok && d.Spec.User == by.Username() {
+		if mode, ok := scenarios.ImpersonationMode(verdicts.Describe(d).Verb); ok && d.Spec.User == requestor.Username() {
 			add("apiserver_impersonation_authorization_attempts", mode, decision, 1)
 		}
 	}
@@ -215,21 +215,21 @@ func makeMetrics(reviews []verdicts.Review, x *scenarios.Expect, by scenarios.Re
 var aboutWhat = regexp.MustCompile(`^([^. ]+)(?:\.(\S+))?(?: "(.*)")? is forbidden: `)
 
 // makeResponse returns the response with its audit event.
-func makeResponse(x *scenarios.Expect, r *scenarios.Request, by, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
+func makeResponse(x *scenarios.Expect, r *scenarios.Request, user, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
 	id := types.UID(fmt.Sprintf("0b4c1f52-6f0e-4a53-9d4a-%012x", at.Sub(Epoch).Milliseconds()))
 	logged := &metav1.Status{Code: 200}
 	resp := verdicts.Response{Code: 200, AuditID: string(id), Body: `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"412"},"items":[]}`}
 	ev := auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: auditv1.LevelMetadata, AuditID: id,
 		Stage: auditv1.StageResponseComplete, RequestURI: r.URI(), Verb: r.Verb, SourceIPs: []string{"127.0.0.1"}, UserAgent: "authzconf",
-		User:                     authenticationv1.UserInfo{Username: by.Name, UID: by.UID, Groups: by.Groups, Extra: extraOf[authenticationv1.ExtraValue](by)},
+		User:                     authenticationv1.UserInfo{Username: user.Name, UID: user.UID, Groups: user.Groups, Extra: extraOf[authenticationv1.ExtraValue](user)},
 		RequestReceivedTimestamp: metav1.NewMicroTime(at), StageTimestamp: metav1.NewMicroTime(at.Add(2 * time.Millisecond)),
 	}
 	if r.Path == "" {
 		ev.ObjectRef = &auditv1.ObjectReference{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name, APIGroup: r.APIGroup, APIVersion: r.APIVersion()}
 	}
 	if x.Outcome == scenarios.Allowed {
-		ev.Annotations = map[string]string{"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": everywhere(cmp.Or(impersonated.Name, by.Name))}
+		ev.Annotations = map[string]string{"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": everywhere(cmp.Or(impersonated.Name, user.Name))}
 		if impersonated.Name != "" {
 			ev.ImpersonatedUser = &authenticationv1.UserInfo{
 				Username: impersonated.Name, UID: impersonated.UID, Groups: impersonated.Groups, Extra: extraOf[authenticationv1.ExtraValue](impersonated),
@@ -244,8 +244,8 @@ func makeResponse(x *scenarios.Expect, r *scenarios.Request, by, impersonated sc
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Message: x.Message,
 			Reason: metav1.StatusReasonForbidden, Code: 403,
 		}
-		if about := aboutWhat.FindStringSubmatch(x.Message); about != nil {
-			logged.Details = &metav1.StatusDetails{Kind: about[1], Group: about[2], Name: about[3]}
+		if match := aboutWhat.FindStringSubmatch(x.Message); match != nil {
+			logged.Details = &metav1.StatusDetails{Kind: match[1], Group: match[2], Name: match[3]}
 		}
 		body, _ := json.Marshal(logged)
 		resp.Body = string(body)

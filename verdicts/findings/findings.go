@@ -127,10 +127,10 @@ func (f *Finding) Judge(r verdicts.Result, e *verdicts.Evidence, mended *scenari
 		return Unclear, r.Reason
 	}
 	s, _ := mended.Get(r.Scenario)
-	as := *s
-	as.Digest = e.Digest // a test ensures that only the expectations differ, not the requests
-	if again := verdicts.Judge(&as, e); again.Verdict != verdicts.Passed {
-		return Unclear, fmt.Sprintf("%s; and if it were mended: %s", r.Reason, again.Reason)
+	scenario := *s
+	scenario.Digest = e.Digest // a test ensures that only the expectations differ, not the requests
+	if result := verdicts.Judge(&scenario, e); result.Verdict != verdicts.Passed {
+		return Unclear, fmt.Sprintf("%s; and if it were mended: %s", r.Reason, result.Reason)
 	}
 	return Gone, ""
 }

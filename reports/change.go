@@ -17,12 +17,12 @@ func same(a, b any) bool { return reflect.DeepEqual(generic(a), generic(b)) }
 // changeTo returns in words the first place at which two values differ, for example "reason: the report says x, the
 // command line y".
 func changeTo(other string, report, says any) string {
-	where, a, b := findChange("", generic(report), generic(says))
-	return fmt.Sprintf("%s: the report says %s, %s %s", strings.TrimPrefix(where, "."), brief(a), other, brief(b))
+	path, a, b := findChange("", generic(report), generic(says))
+	return fmt.Sprintf("%s: the report says %s, %s %s", strings.TrimPrefix(path, "."), brief(a), other, brief(b))
 }
 
 // FirstChange returns the first place at which two decoded JSON values differ, and both values there.
-func FirstChange(a, b any) (where, left, right string) {
+func FirstChange(a, b any) (path, left, right string) {
 	at, x, y := findChange("", a, b)
 	return at, brief(x), brief(y)
 }
@@ -33,8 +33,8 @@ func Change(evidence, requested any) string {
 	if same(evidence, requested) {
 		return ""
 	}
-	where, a, b := findChange("", generic(evidence), generic(requested))
-	return fmt.Sprintf("%s: it has %s, the command line asks for %s", strings.TrimPrefix(where, "."), brief(a), brief(b))
+	path, a, b := findChange("", generic(evidence), generic(requested))
+	return fmt.Sprintf("%s: it has %s, the command line asks for %s", strings.TrimPrefix(path, "."), brief(a), brief(b))
 }
 
 func generic(v any) (out any) {
@@ -50,7 +50,7 @@ func generic(v any) (out any) {
 
 // findChange returns the path of the first place, below the path at, at which two decoded JSON values differ, and both
 // values there.
-func findChange(at string, a, b any) (where string, left, right any) {
+func findChange(at string, a, b any) (path string, left, right any) {
 	if x, y, both := castBoth[map[string]any](a, b); both {
 		return firstChangedKey(at, x, y)
 	}
@@ -66,7 +66,7 @@ func castBoth[T any](a, b any) (x, y T, both bool) {
 	return x, y, isX && isY
 }
 
-func firstChangedKey(at string, a, b map[string]any) (where string, left, right any) {
+func firstChangedKey(at string, a, b map[string]any) (path string, left, right any) {
 	keys := maps.Clone(a)
 	maps.Copy(keys, b)
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
@@ -77,7 +77,7 @@ func firstChangedKey(at string, a, b map[string]any) (where string, left, right 
 	return at, a, b
 }
 
-func firstChangedElement(at string, a, b []any) (where string, left, right any) {
+func firstChangedElement(at string, a, b []any) (path string, left, right any) {
 	shared := min(len(a), len(b))
 	for i := range shared {
 		if !reflect.DeepEqual(a[i], b[i]) {

@@ -134,8 +134,8 @@ func ReadFolder(dir string) (read func(name string) ([]byte, error), closeFolder
 }
 
 // CompareReports lists how a report that was made again differs from the one that was read.
-func CompareReports(read, again *Report) []string {
-	if change := Change(read, again); change != "" {
+func CompareReports(read, recomputed *Report) []string {
+	if change := Change(read, recomputed); change != "" {
 		return []string{ReportFile + ": it is not what the record gives: " + change}
 	}
 	return []string{ReportFile + ": it says the same, but not as authzconf writes it"}

@@ -16,15 +16,15 @@ type Found struct {
 }
 
 // Check returns how a control plane differs from the one that its options ask for.
-func (f Found) Check(wanted Found) error {
+func (f Found) Check(want Found) error {
 	bare := Found{Cell: f.Cell, Facts: f.Facts}
 	bare.Witness.ExpectedGate, bare.Witness.AskedAuthorizers = f.Witness.ExpectedGate, f.Witness.AskedAuthorizers
 	bare.Witness.AskedSettings = f.Witness.AskedSettings
 	if g := f.Witness.FeatureGate; g != nil {
 		bare.Witness.FeatureGate = &FeatureGate{Name: g.Name, Expected: g.Expected}
 	}
-	if !same(bare, wanted) {
-		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, wanted))
+	if !same(bare, want) {
+		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, want))
 	}
 	if m := f.Witness.Judge(f.Cell, f.Facts.Capabilities); len(m) > 0 || len(f.Witness.Mismatches) > 0 {
 		return fmt.Errorf("the control plane %s is not what was asked for: %s", f.Name, strings.Join(append(m, f.Witness.Mismatches...), "; "))

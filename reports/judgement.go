@@ -249,8 +249,8 @@ func (c *conclusion) addRequired(require []scenarios.Level, g *Group) {
 		}
 	}
 	for _, r := range g.Cases {
-		judged := r.Verdict == verdicts.Passed || r.Verdict == verdicts.Failed
-		if !judged && r.Verdict != verdicts.NotSupported {
+		isJudged := r.Verdict == verdicts.Passed || r.Verdict == verdicts.Failed
+		if !isJudged && r.Verdict != verdicts.NotSupported {
 			add(r.level(), r.Case, r.Reason)
 		}
 	}

@@ -113,11 +113,11 @@ func (r *Report) applyEntry(e KnownFailing) KnownFailingState {
 				continue
 			}
 			state.Matched++
-			found, detail := e.judgeResult(group.Name, *result)
-			if found == KnownFails {
+			knownState, detail := e.judgeResult(group.Name, *result)
+			if knownState == KnownFails {
 				result.KnownFailing = e.Reason
 			} else if state.State == KnownFails {
-				state.State, state.Detail = found, detail
+				state.State, state.Detail = knownState, detail
 			}
 		}
 	}
@@ -135,14 +135,14 @@ func (k KnownFailing) hasExpired(at time.Time) bool {
 
 // judgeResult returns the state that one matching result gives to an entry.
 func (k KnownFailing) judgeResult(group string, r Result) (state KnownState, detail string) {
-	where := r.Case + " on " + group
+	place := r.Case + " on " + group
 	switch {
 	case r.Verdict == verdicts.Passed:
-		return KnownPasses, where + " passed; take the entry off the list"
+		return KnownPasses, place + " passed; take the entry off the list"
 	case r.Verdict == verdicts.Invalid:
-		return KnownInvalid, fmt.Sprintf("%s is invalid, so it is not known whether it still fails: %s", where, FirstLine(r.Reason))
+		return KnownInvalid, fmt.Sprintf("%s is invalid, so it is not known whether it still fails: %s", place, FirstLine(r.Reason))
 	case !k.explainsResult(r):
-		return KnownFailsOtherwise, fmt.Sprintf("%s failed, but not for the stated reason %q: %s", where, k.Reason, FirstLine(r.Reason))
+		return KnownFailsOtherwise, fmt.Sprintf("%s failed, but not for the stated reason %q: %s", place, k.Reason, FirstLine(r.Reason))
 	}
 	return KnownFails, ""
 }

@@ -35,9 +35,9 @@ func (l knownFailingList) check(at func(path string) string) error {
 	var errs []error
 	first := map[[2]string]int{}
 	for i, e := range l.Entries {
-		here := fmt.Sprintf("$.entries[%d]", i)
+		entryPath := fmt.Sprintf("$.entries[%d]", i)
 		bad := func(field, format string, args ...any) {
-			errs = append(errs, fmt.Errorf("%s: %s", at(here+field), fmt.Sprintf(format, args...)))
+			errs = append(errs, fmt.Errorf("%s: %s", at(entryPath+field), fmt.Sprintf(format, args...)))
 		}
 		if strings.TrimSpace(e.Scenario) == "" {
 			bad("", "entry %d names no scenario", i+1)

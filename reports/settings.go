@@ -45,26 +45,26 @@ func (s Settings) Admission() string {
 // judgeSettings returns how the settings of the API server differ from the requested ones or, if a cell asks for
 // default settings, from those.
 func (w *Witness) judgeSettings(cell verdicts.Cell) (mismatches []string) {
-	asked := w.AskedSettings
-	if asked == nil {
+	requestedSettings := w.AskedSettings
+	if requestedSettings == nil {
 		if cell.Unchanged {
 			mismatches = append(mismatches, "settings: nothing says what was asked for")
 		}
 		return mismatches
 	}
 	if cell.Unchanged {
-		mismatches = mismatch(mismatches, "admission plugins off", "none", asked.Admission())
-		mismatches = mismatch(mismatches, "metric families off", "0", fmt.Sprint(asked.MetricsOff))
+		mismatches = mismatch(mismatches, "admission plugins off", "none", requestedSettings.Admission())
+		mismatches = mismatch(mismatches, "metric families off", "0", fmt.Sprint(requestedSettings.MetricsOff))
 	}
 	if w.SeenSettings == nil {
 		return append(mismatches, "settings: the witness did not read them")
 	}
-	mismatches = mismatch(mismatches, "admission plugins off (dry run)", asked.Admission(), w.SeenSettings.Admission())
-	mismatches = mismatch(mismatches, "metric families off (metric)", fmt.Sprint(asked.MetricsOff), fmt.Sprint(w.SeenSettings.MetricsOff))
+	mismatches = mismatch(mismatches, "admission plugins off (dry run)", requestedSettings.Admission(), w.SeenSettings.Admission())
+	mismatches = mismatch(mismatches, "metric families off (metric)", fmt.Sprint(requestedSettings.MetricsOff), fmt.Sprint(w.SeenSettings.MetricsOff))
 	if len(w.Arguments) > 0 {
-		said := ReadSettings(w.Arguments)
-		mismatches = mismatch(mismatches, "admission plugins off (command line)", asked.Admission(), said.Admission())
-		mismatches = mismatch(mismatches, "metric families off (command line)", fmt.Sprint(asked.MetricsOff), fmt.Sprint(said.MetricsOff))
+		arguments := ReadSettings(w.Arguments)
+		mismatches = mismatch(mismatches, "admission plugins off (command line)", requestedSettings.Admission(), arguments.Admission())
+		mismatches = mismatch(mismatches, "metric families off (command line)", fmt.Sprint(requestedSettings.MetricsOff), fmt.Sprint(arguments.MetricsOff))
 	}
 	return mismatches
 }

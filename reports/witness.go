@@ -173,11 +173,11 @@ func (w *Witness) judgeVersion(cell verdicts.Cell, can scenarios.Capabilities) (
 }
 
 // mismatch adds a line to a list if a property, which is a version, a state of the gate or another text, is not as asked.
-func mismatch[T ~string](list []string, what string, asked, seen T) []string {
-	if asked == seen {
+func mismatch[T ~string](list []string, what string, want, got T) []string {
+	if want == got {
 		return list
 	}
-	return append(list, fmt.Sprintf("%s: asked for %s, the server says %s", what, asked, seen))
+	return append(list, fmt.Sprintf("%s: asked for %s, the server says %s", what, want, got))
 }
 
 // Unprobed is the mismatch of a target whose recorder no request of the witness has reached.
@@ -198,8 +198,8 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 		probed = w.ExpectedGate
 	}
 	mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (probe)", w.ExpectedGate, probed)
-	if said := DetectGate(w.GateProbe.Message); !can.Foreign() && w.GateProbe.Gate != "" {
-		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (its answer)", said, w.GateProbe.Gate)
+	if gate := DetectGate(w.GateProbe.Message); !can.Foreign() && w.GateProbe.Gate != "" {
+		mismatches = mismatch(mismatches, "gate ConstrainedImpersonation (its answer)", gate, w.GateProbe.Gate)
 	}
 	if !can.Foreign() && w.Probes == nil {
 		mismatches = append(mismatches, Unprobed)
@@ -234,16 +234,16 @@ func (w *Witness) judgeAPIServers(cell verdicts.Cell) []string {
 	if cell.ControlPlanes == "" {
 		return nil
 	}
-	var seen []string
+	var got []string
 	for _, c := range w.Components {
 		if c.Name == KubeAPIServer {
-			seen = append(seen, c.Version)
+			got = append(got, c.Version)
 		}
 	}
-	asked := append(strings.Split(cell.ControlPlanes, ","), cell.Kubernetes)
-	slices.Sort(asked)
-	slices.Sort(seen)
-	return mismatch(nil, "API servers", strings.Join(asked, ", "), strings.Join(seen, ", "))
+	want := append(strings.Split(cell.ControlPlanes, ","), cell.Kubernetes)
+	slices.Sort(want)
+	slices.Sort(got)
+	return mismatch(nil, "API servers", strings.Join(want, ", "), strings.Join(got, ", "))
 }
 
 // judgeNodes returns how the versions of the kubelets outside of the control plane differ from the requested ones.
@@ -251,16 +251,16 @@ func (w *Witness) judgeNodes(cell verdicts.Cell) []string {
 	if cell.Nodes == "" {
 		return nil
 	}
-	var seen []string
+	var got []string
 	for _, c := range w.Components {
 		if c.Worker {
-			seen = append(seen, c.Version)
+			got = append(got, c.Version)
 		}
 	}
-	asked := strings.Split(cell.Nodes, ",")
-	slices.Sort(asked)
-	slices.Sort(seen)
-	return mismatch(nil, "kubelets", strings.Join(asked, ", "), strings.Join(seen, ", "))
+	want := strings.Split(cell.Nodes, ",")
+	slices.Sort(want)
+	slices.Sort(got)
+	return mismatch(nil, "kubelets", strings.Join(want, ", "), strings.Join(got, ", "))
 }
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -98,13 +98,13 @@ func (r *Run) selectPreviewed(preview ginkgo.Report) error {
 }
 
 func (r *Run) selectCases(left map[string]bool) error {
-	var chosen []string
+	var names []string
 	for _, c := range r.prepared.Plan.Cases() {
 		if c.NotRun == nil && left[c.ID] {
-			chosen = append(chosen, c.ID)
+			names = append(names, c.ID)
 		}
 	}
-	if len(chosen) == 0 {
+	if len(names) == 0 {
 		return fmt.Errorf("%w: Ginkgo's filters leave no case of the plan", product.ErrNothingSelected)
 	}
 	r.prepared.Plan.Select(func(c product.Case) string {
@@ -113,7 +113,7 @@ func (r *Run) selectCases(left map[string]bool) error {
 		}
 		return "not in --case-list"
 	})
-	r.invocation.AddInput(casesFile, strings.Join(chosen, "\n")+"\n")
+	r.invocation.AddInput(casesFile, strings.Join(names, "\n")+"\n")
 	r.command = append(r.command, "--"+product.CaseListFlag+"="+casesFile)
 	return nil
 }
@@ -130,13 +130,13 @@ func (r *Run) begin() {
 				Prepared: r.prepared, Invocation: r.invocation, Command: r.command,
 				Say:    func(text string) { _, _ = fmt.Fprintln(ginkgo.GinkgoWriter, text) },
 				Status: func(string) {},
-				Judged: r.judged,
+				Judged: r.addResult,
 			})
 		}()
 	})
 }
 
-func (r *Run) judged(c product.Case, result reports.Result) {
+func (r *Run) addResult(c product.Case, result reports.Result) {
 	v := r.verdicts[c.ID]
 	v.result = result
 	close(v.known)

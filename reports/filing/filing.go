@@ -326,17 +326,17 @@ func exists(root *os.Root, name string) bool {
 // install writes files beside the earlier report, if there is one, and then moves them to its place. If it is
 // interrupted at any point, no marker remains that does not fit the other files, and a later Write repairs the folder.
 func (k *Kind) install(root *os.Root, files map[string][]byte) error {
-	earlier, err := k.findOwned(root)
+	previousFiles, err := k.findOwned(root)
 	if err != nil {
 		return err
 	}
-	if err := clearStaging(root, earlier); err != nil {
+	if err := clearStaging(root, previousFiles); err != nil {
 		return err
 	}
 	if err := stage(root, files); err != nil {
 		return errors.Join(err, root.RemoveAll(stagingDir)) // a full disk should not stay full
 	}
-	if err := k.removeEarlier(root, earlier); err != nil {
+	if err := k.removeEarlier(root, previousFiles); err != nil {
 		return err
 	}
 	if err := k.publish(root, slices.Sorted(maps.Keys(files))); err != nil {
@@ -347,9 +347,9 @@ func (k *Kind) install(root *os.Root, files map[string][]byte) error {
 
 // clearStaging removes what an interrupted replacement has left. If the earlier report had already lost its marker, it
 // also removes the files that both reports list, because neither report is wanted any more.
-func clearStaging(root *os.Root, earlier map[string]bool) error {
+func clearStaging(root *os.Root, previousFiles map[string]bool) error {
 	if exists(root, path.Join(stagingDir, previousFile)) {
-		if err := remove(root, earlier); err != nil {
+		if err := remove(root, previousFiles); err != nil {
 			return err
 		}
 	}
@@ -372,13 +372,13 @@ func stage(root *os.Root, files map[string][]byte) error {
 
 // removeEarlier removes the earlier report. It removes the marker first, and keeps it in the staging folder: if the
 // removal is interrupted, the marker's list says what remains to be removed.
-func (k *Kind) removeEarlier(root *os.Root, earlier map[string]bool) error {
+func (k *Kind) removeEarlier(root *os.Root, previousFiles map[string]bool) error {
 	if exists(root, k.Marker) {
 		if err := root.Rename(k.Marker, path.Join(stagingDir, previousFile)); err != nil {
 			return err
 		}
 	}
-	return remove(root, earlier)
+	return remove(root, previousFiles)
 }
 
 // publish moves staged files to their places, the marker last.

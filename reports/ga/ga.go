@@ -59,7 +59,7 @@ var questionsText []byte
 // If there are only such reports, the questions of KEP-5284 are left out.
 func Answer(sources []Source) (string, error) {
 	var questions []*question
-	known, err := findings.Load()
+	allFindings, err := findings.Load()
 	areAllOthers := !slices.ContainsFunc(sources, func(s Source) bool { return s.OtherGate() == "" })
 	if err == nil && !areAllOthers {
 		err = yaml.UnmarshalStrict(questionsText, &questions)
@@ -69,7 +69,7 @@ func Answer(sources []Source) (string, error) {
 	}
 	states := map[string]int{}
 	for _, q := range questions {
-		found := q.look(sources, known)
+		found := q.look(sources, allFindings)
 		switch {
 		case found == 0:
 			q.State = "not answered"
@@ -88,10 +88,10 @@ func Answer(sources []Source) (string, error) {
 }
 
 // look collects what reports answer to the question, and returns how many looks at them have found something.
-func (q *question) look(sources []Source, known []findings.Finding) (found int) {
+func (q *question) look(sources []Source, allFindings []findings.Finding) (found int) {
 	for _, look := range q.Looks {
 		for i, s := range sources {
-			for _, figure := range look.collectFigures(s, known) {
+			for _, figure := range look.collectFigures(s, allFindings) {
 				look.Figures = append(look.Figures, fmt.Sprintf("%s [%d]", figure, i+1))
 			}
 		}
@@ -100,7 +100,7 @@ func (q *question) look(sources []Source, known []findings.Finding) (found int) 
 	return found
 }
 
-func (l *look) collectFigures(s Source, known []findings.Finding) (figures []string) {
+func (l *look) collectFigures(s Source, allFindings []findings.Finding) (figures []string) {
 	switch {
 	case s.Problem != "", s.OtherGate() != "":
 		return nil
@@ -115,7 +115,7 @@ func (l *look) collectFigures(s Source, known []findings.Finding) (figures []str
 	case l.Paths != "":
 		return nil
 	}
-	return l.atServers(s, known)
+	return l.atServers(s, allFindings)
 }
 
 // surfaceProduct is the name of the product that compares an API server with the gate on and off.
@@ -170,7 +170,7 @@ func (s Source) path() reports.Section {
 	return s.Report.Sections[i]
 }
 
-func (l *look) atServers(s Source, known []findings.Finding) (figures []string) {
+func (l *look) atServers(s Source, allFindings []findings.Finding) (figures []string) {
 	var servers []string
 	results := map[string][]reports.Result{} // of all authorizer chains of a server
 	for _, g := range s.Report.Groups {
@@ -181,7 +181,7 @@ func (l *look) atServers(s Source, known []findings.Finding) (figures []string) 
 		results[server] = append(results[server], g.Cases...)
 	}
 	for _, server := range servers {
-		if figure := l.figure(results[server], s.Set, known); figure != "" {
+		if figure := l.figure(results[server], s.Set, allFindings); figure != "" {
 			figures = append(figures, server+": "+figure)
 		}
 	}
@@ -200,7 +200,7 @@ func describeServer(g reports.Group) string {
 	return text
 }
 
-func (l *look) figure(results []reports.Result, set *scenarios.Set, known []findings.Finding) string {
+func (l *look) figure(results []reports.Result, set *scenarios.Set, allFindings []findings.Finding) string {
 	var tried, passed, reviews []string
 	pattern := regexp.MustCompile(l.Scenarios)
 	for _, r := range results {
@@ -215,7 +215,7 @@ func (l *look) figure(results []reports.Result, set *scenarios.Set, known []find
 	}
 	ok, of, what := passed, tried, "passed"
 	if l.Findings {
-		ok, of = shownBy(known, passed), shownBy(known, tried)
+		ok, of = shownBy(allFindings, passed), shownBy(allFindings, tried)
 		what = strings.Join(append([]string{"that were tried still happen"}, ok...), "; ")
 	}
 	if l.Reviews {
@@ -236,8 +236,8 @@ func (l *look) isAbout(s *scenarios.Scenario, pattern *regexp.Regexp) bool {
 }
 
 // shownBy names the findings that one of these scenarios shows.
-func shownBy(known []findings.Finding, ids []string) (found []string) {
-	for _, f := range known {
+func shownBy(allFindings []findings.Finding, ids []string) (found []string) {
+	for _, f := range allFindings {
 		if slices.ContainsFunc(f.Scenarios, func(id string) bool { return slices.Contains(ids, id) }) {
 			found = append(found, f.ID+" ("+f.Severity+")")
 		}

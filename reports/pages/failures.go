@@ -51,14 +51,14 @@ func viewFailures(p *page) ([]view, error) {
 func chooseFailures(failures []failure) (v failuresView) {
 	length := 0
 	for i, f := range failures {
-		shown := shownFailure{failure: f, Mark: f.Result.Mark(), Open: i < openFailures, Line: describeFailure(f, briefLength)}
+		view := shownFailure{failure: f, Mark: f.Result.Mark(), Open: i < openFailures, Line: describeFailure(f, briefLength)}
 		length += measureFailure(f)
 		fits := length <= fullLength
 		switch {
 		case i == 0, fits && i < fullFailures:
-			v.Full = append(v.Full, shown)
+			v.Full = append(v.Full, view)
 		case len(v.Brief) < briefFailures:
-			v.Brief = append(v.Brief, shown)
+			v.Brief = append(v.Brief, view)
 		default:
 			v.More++
 		}

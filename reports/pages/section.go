@@ -72,12 +72,12 @@ func renderSections(p *page) (rendered []renderedView, err error) {
 }
 
 // chooseID returns an ID that no other section of the page has.
-func chooseID(taken map[string]bool, wanted string) string {
-	wanted = strings.Join(strings.Fields(wanted), "-")
-	id := wanted
-	for n := 2; id == "" || taken[id]; n++ {
-		id = fmt.Sprintf("%s-%d", wanted, n)
+func chooseID(isTaken map[string]bool, preferredID string) string {
+	preferredID = strings.Join(strings.Fields(preferredID), "-")
+	id := preferredID
+	for n := 2; id == "" || isTaken[id]; n++ {
+		id = fmt.Sprintf("%s-%d", preferredID, n)
 	}
-	taken[id] = true
+	isTaken[id] = true
 	return id
 }

@@ -96,11 +96,11 @@ func writeFailures(b *bytes.Buffer, failures []failure, o SummaryOptions) {
 	}
 	for i, f := range failures {
 		if i == most {
-			where := "the report has them all; --report-dir keeps it"
+			advice := "the report has them all; --report-dir keeps it"
 			if o.Folder != "" {
-				where = "see " + filepath.Join(o.Folder, reports.HTMLFile)
+				advice = "see " + filepath.Join(o.Folder, reports.HTMLFile)
 			}
-			writeLine(b, "and %s: %s", reports.Plural(len(failures)-i, "more failure"), where)
+			writeLine(b, "and %s: %s", reports.Plural(len(failures)-i, "more failure"), advice)
 			return
 		}
 		writeFailure(b, f)

@@ -130,13 +130,13 @@ func (c *card) addGate(g *reports.Group) {
 	if w == nil || g.Cell == nil || g.Cell.Gate == "" {
 		return
 	}
-	asked := string(g.Cell.Gate)
+	gate := string(g.Cell.Gate)
 	if w.ExpectedGate != "" && w.ExpectedGate != g.Cell.Gate {
-		asked = fmt.Sprintf("%s, so %s", g.Cell.Gate, w.ExpectedGate)
+		gate = fmt.Sprintf("%s, so %s", g.Cell.Gate, w.ExpectedGate)
 	}
-	c.Rows = append(c.Rows, witnessRow{"Gate, by its metric", asked, cmp.Or(string(w.GateMetric), "nothing"), "kubernetes_feature_enabled"})
+	c.Rows = append(c.Rows, witnessRow{"Gate, by its metric", gate, cmp.Or(string(w.GateMetric), "nothing"), "kubernetes_feature_enabled"})
 	if probe := w.GateProbe; probe != nil {
-		c.Rows = append(c.Rows, witnessRow{"Gate, by a probe", asked, string(probe.Gate), fmt.Sprintf("%d %s", probe.Code, probe.Message)})
+		c.Rows = append(c.Rows, witnessRow{"Gate, by a probe", gate, string(probe.Gate), fmt.Sprintf("%d %s", probe.Code, probe.Message)})
 	}
 }
 
@@ -155,8 +155,8 @@ func (c *card) addSettings(w *reports.Witness) {
 		return
 	}
 	admission, metrics := "nothing", "nothing"
-	if seen := w.SeenSettings; seen != nil {
-		admission, metrics = seen.Admission(), fmt.Sprint(seen.MetricsOff)
+	if settings := w.SeenSettings; settings != nil {
+		admission, metrics = settings.Admission(), fmt.Sprint(settings.MetricsOff)
 	}
 	source := "disabled_metrics_total"
 	if len(w.Arguments) > 0 {

@@ -219,8 +219,8 @@ func (v View) FilesIn(folder string) map[string][]byte {
 	defer v.log.mu.Unlock()
 	files := map[string][]byte{}
 	for name, data := range v.log.files {
-		if below, isIn := strings.CutPrefix(name, folder+"/"); isIn {
-			files[below] = data
+		if relative, isIn := strings.CutPrefix(name, folder+"/"); isIn {
+			files[relative] = data
 		}
 	}
 	return files

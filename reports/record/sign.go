@@ -248,7 +248,7 @@ func SignReport(key *Key, name string, report []byte, outcome any) ([]byte, erro
 
 // CheckReport returns whose signature a report has. signature is nil if it has none. If keys are given, one of them
 // must have signed it. Each difference is a line.
-func CheckReport(keys []*Key, signature []byte, name string, report []byte, outcome any) (by string, differences []string) {
+func CheckReport(keys []*Key, signature []byte, name string, report []byte, outcome any) (signer string, differences []string) {
 	if signature == nil && len(keys) == 0 {
 		return "none", nil
 	}
@@ -276,12 +276,12 @@ func checkSignedReport(key *Key, signature []byte, name string, report []byte, o
 		return []string{"signature: " + err.Error()}
 	}
 	differences := s.Differences(map[string][]byte{name: report})
-	claimed, err := json.Marshal(outcome)
+	outcomeText, err := json.Marshal(outcome)
 	if err != nil {
 		return append(differences, err.Error())
 	}
 	var signed bytes.Buffer
-	if json.Compact(&signed, s.Predicate) != nil || !bytes.Equal(signed.Bytes(), claimed) {
+	if json.Compact(&signed, s.Predicate) != nil || !bytes.Equal(signed.Bytes(), outcomeText) {
 		differences = append(differences, "signature: what is signed about the report is not what the report says")
 	}
 	return differences

@@ -97,14 +97,14 @@ func (c Chart) SVG() (string, error) {
 	if c.Alone {
 		p.Title.Text = c.Label
 	}
-	drawn := false
+	isDrawn := false
 	legend := plot.NewLegend()
 	legend.Left, legend.TextStyle.Font.Variant, legend.Padding = true, "Sans", vg.Points(2)
 	for i, curve := range c.Curves {
 		if len(curve.Points) == 0 {
 			continue
 		}
-		drawn = true
+		isDrawn = true
 		if err := addCurve(p, i, curve.Points); err != nil {
 			return "", err
 		}
@@ -112,7 +112,7 @@ func (c Chart) SVG() (string, error) {
 			legend.Add(curve.Name, &plotter.Line{LineStyle: lineStyle(i)})
 		}
 	}
-	if !drawn {
+	if !isDrawn {
 		return "", nil
 	}
 	c.X.makeRoom(&p.X)
@@ -165,12 +165,12 @@ func addCurve(p *plot.Plot, i int, points []Point) error {
 			bars.YErrors = append(bars.YErrors, struct{ Low, High float64 }{b.Low - at.Y, b.High - at.Y})
 		}
 	}
-	drawn, err := plotter.NewLine(line)
+	curve, err := plotter.NewLine(line)
 	if err != nil {
 		return err
 	}
-	drawn.LineStyle = lineStyle(i)
-	p.Add(drawn)
+	curve.LineStyle = lineStyle(i)
+	p.Add(curve)
 	if len(bars.XYs) == 0 {
 		return nil
 	}
@@ -236,12 +236,12 @@ func Forest(label, axis string, rows []Row) (string, error) {
 		{values, draw.GlyphStyle{Color: palette[6], Radius: vg.Points(2), Shape: draw.RingGlyph{}}},
 		{estimates, draw.GlyphStyle{Color: palette[0], Radius: vg.Points(4), Shape: draw.CircleGlyph{}}},
 	} {
-		drawn, err := plotter.NewScatter(dots.XYs)
+		scatter, err := plotter.NewScatter(dots.XYs)
 		if err != nil {
 			return "", err
 		}
-		drawn.GlyphStyle = dots.GlyphStyle
-		p.Add(drawn)
+		scatter.GlyphStyle = dots.GlyphStyle
+		p.Add(scatter)
 	}
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.6, float64(len(rows))-0.4
@@ -327,10 +327,10 @@ func (logTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 
 // svg draws a plot, with its legend below, as an element for an HTML page. Its text is escaped by vgsvg.
 func svg(p *plot.Plot, label string, height float64, legend *plot.Legend) string {
-	below := legend.Rectangle(draw.Canvas{}).Size().Y
-	c := vgsvg.New(760, vg.Points(height)+below)
+	legendHeight := legend.Rectangle(draw.Canvas{}).Size().Y
+	c := vgsvg.New(760, vg.Points(height)+legendHeight)
 	all := draw.Crop(draw.New(c), vg.Points(4), -vg.Points(14), vg.Points(4), -vg.Points(6))
-	p.Draw(draw.Crop(all, 0, 0, below, 0))
+	p.Draw(draw.Crop(all, 0, 0, legendHeight, 0))
 	legend.Draw(draw.Crop(all, vg.Points(40), 0, 0, 0))
 	var b bytes.Buffer
 	_, _ = c.WriteTo(&b) // writing to a bytes.Buffer never fails

@@ -65,11 +65,11 @@ func PairsNeeded(tests int) int { return int(math.Ceil(math.Log2(2 * float64(max
 // StartMeans returns the mean of the values of each start, in the order of the starts. These means are independent, so
 // intervals and tests are based on them.
 func StartMeans(starts []int, x []float64) []float64 {
-	by := map[int][]float64{}
+	groups := map[int][]float64{}
 	for i, start := range starts {
-		by[start] = append(by[start], x[i])
+		groups[start] = append(groups[start], x[i])
 	}
-	return seq.Map(slices.Sorted(maps.Keys(by)), func(start int) float64 { return stat.Mean(by[start], nil) })
+	return seq.Map(slices.Sorted(maps.Keys(groups)), func(start int) float64 { return stat.Mean(groups[start], nil) })
 }
 
 // TTest returns the two-sided p-value for the mean of values being 0, by Student's t. It is below 0.05 exactly if the
@@ -175,11 +175,11 @@ func MeanInterval(x []float64, level float64) (i Interval, ok bool) {
 // small for both bounds: a p99 needs 368.
 func QuantileRanks(n int64, q, level float64) (low, high int64, ok bool) {
 	tail := (1 - level) / 2
-	below := distuv.Binomial{N: float64(n), P: q} // how many values are below the quantile
+	distribution := distuv.Binomial{N: float64(n), P: q} // how many values are below the quantile
 	// The lower bound is too high if fewer than low values are below the quantile. The upper bound is too low if at
 	// least high values are.
-	low = int64(sort.Search(int(n), func(k int) bool { return below.CDF(float64(k)) > tail }))
-	high = int64(sort.Search(int(n), func(k int) bool { return 1-below.CDF(float64(k)) <= tail })) + 1
+	low = int64(sort.Search(int(n), func(k int) bool { return distribution.CDF(float64(k)) > tail }))
+	high = int64(sort.Search(int(n), func(k int) bool { return 1-distribution.CDF(float64(k)) <= tail })) + 1
 	if low < 1 || high > n {
 		return 0, 0, false
 	}

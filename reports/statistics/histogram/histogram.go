@@ -128,9 +128,9 @@ func (h *Histogram) Rank(k int64) time.Duration {
 	if k >= h.count {
 		return h.Max()
 	}
-	var seen int64
+	var count int64
 	for i, n := range h.counts {
-		if seen += n; seen >= k {
+		if count += n; count >= k {
 			from, to := Bounds(i)
 			middle := int64(from+to-1) / 2
 			return time.Duration(min(max(middle, h.min), h.max))
@@ -234,8 +234,8 @@ func (h *Histogram) check() error {
 	// The bounds of the sum are rounded. A sum beyond an int64 has wrapped.
 	const rounding = 1e-9
 	sum := float64(h.sum)
-	within := sum >= least*(1-rounding) && sum <= most*(1+rounding)
-	if most < math.MaxInt64 && !within {
+	isWithin := sum >= least*(1-rounding) && sum <= most*(1+rounding)
+	if most < math.MaxInt64 && !isWithin {
 		return fmt.Errorf("histogram: the counts cannot have the sum %d", h.sum)
 	}
 	return nil

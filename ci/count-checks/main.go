@@ -58,22 +58,22 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	counted, err := countChecks(ctx, admin, *agents, *every, *atLeast)
+	counts, err := countChecks(ctx, admin, *agents, *every, *atLeast)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%d agents, every %s: %.0f requests, %.0f checks of impersonation; with that of the request itself %.3f a request\n",
-		*agents, *every, counted.requests, counted.checks, counted.checksPerRequest())
+		*agents, *every, counts.requests, counts.checks, counts.checksPerRequest())
 	return nil
 }
 
 // countChecks makes agents, lets them ask, and returns what was counted in their steady state.
-func countChecks(ctx context.Context, admin *rest.Config, agents int, every, atLeast time.Duration) (counted observation, err error) {
+func countChecks(ctx context.Context, admin *rest.Config, agents int, every, atLeast time.Duration) (counts observation, err error) {
 	admin = rest.CopyConfig(admin)
 	admin.QPS = -1 // nothing waits in the client
 	tokens, err := createAgents(ctx, admin, agents)
 	if err != nil {
-		return counted, err
+		return counts, err
 	}
 	s := &schedule{every: every, begin: time.Now().Add(time.Second)}
 	var all sync.WaitGroup
@@ -83,7 +83,7 @@ func countChecks(ctx context.Context, admin *rest.Config, agents int, every, atL
 	for i, token := range tokens {
 		a, err := newAgent(admin, nodeName(i), token)
 		if err != nil {
-			return counted, err
+			return counts, err
 		}
 		offset := time.Duration(i) * every / time.Duration(agents)
 		all.Go(func() { s.ask(ctx, a, offset) })
@@ -133,7 +133,7 @@ func (s *schedule) ask(ctx context.Context, a agent, offset time.Duration) {
 
 // count returns how many requests and checks there were in a whole number of cycles of the steady state. An agent is checked, goes on
 // while that is remembered, and is checked again: that is a cycle.
-func (s *schedule) count(ctx context.Context, admin *rest.Config, agents int, atLeast time.Duration) (counted observation, err error) {
+func (s *schedule) count(ctx context.Context, admin *rest.Config, agents int, atLeast time.Duration) (counts observation, err error) {
 	requests := int(remembered/s.every) + 1
 	cycle := time.Duration(requests) * s.every
 	length := roundUp(atLeast, cycle)
@@ -143,14 +143,14 @@ func (s *schedule) count(ctx context.Context, admin *rest.Config, agents int, at
 	fmt.Fprintf(os.Stderr, "%d agents ask for %s, and are counted for %s after that\n", agents, warm, length)
 	before, err := s.observe(ctx, admin, begin)
 	if err != nil {
-		return counted, err
+		return counts, err
 	}
 	after, err := s.observe(ctx, admin, begin.Add(length))
 	if err != nil {
-		return counted, err
+		return counts, err
 	}
 	if failed := s.failed.Load(); failed > 0 {
-		return counted, fmt.Errorf("%d requests failed: what was counted says nothing", failed)
+		return counts, fmt.Errorf("%d requests failed: what was counted says nothing", failed)
 	}
 	return observation{requests: after.requests - before.requests, checks: after.checks - before.checks}, nil
 }

@@ -124,11 +124,11 @@ func (c column) Legacy() *judge.Variant {
 
 // Markdown has a table for each thing that was measured, with a variant in each row and a run in each column, then
 // the comparisons, and whether the runs were sound. plots are the names of SVG files to show, if any.
-func (c *Cost) Markdown(drawn ...string) ([]byte, error) {
+func (c *Cost) Markdown(plots ...string) ([]byte, error) {
 	return markdown("part", struct {
 		*Cost
 		Plots []string
-	}{c, drawn})
+	}{c, plots})
 }
 
 // describeLevels returns what priority and fairness did with the requests of a variant, level by level: how many it

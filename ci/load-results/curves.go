@@ -154,8 +154,8 @@ func (c column) timelineFile() string { return slug.Replace(c.Title) + ".svg" }
 // keepsTimeline reports whether a file is the plot over time of a run whose blocks are not there to draw it again.
 func (c *Cost) keepsTimeline(name string) bool {
 	return slices.ContainsFunc(c.Columns, func(col column) bool {
-		drawn := slices.ContainsFunc(col.Run.Blocks, func(b run.Block) bool { return len(b.Timeline) > 0 })
-		return !drawn && col.cameInWaves() && name == col.timelineFile()
+		hasTimeline := slices.ContainsFunc(col.Run.Blocks, func(b run.Block) bool { return len(b.Timeline) > 0 })
+		return !hasTimeline && col.cameInWaves() && name == col.timelineFile()
 	})
 }
 

@@ -110,14 +110,14 @@ func collectReviews(g judge.VariantBlocks, add addMetric) {
 }
 
 func collectCPU(g judge.VariantBlocks, add addMetric) {
-	used := map[string]run.Duration{}
+	usage := map[string]run.Duration{}
 	for _, b := range g.Blocks {
 		for program, c := range b.Cost {
-			used[program] += c.CPU - c.Idle
+			usage[program] += c.CPU - c.Idle
 		}
 	}
-	for _, program := range slices.Sorted(maps.Keys(used)) {
-		add(&dto.Metric{Gauge: &dto.Gauge{Value: new(time.Duration(used[program]).Seconds())}}, label("program", program))
+	for _, program := range slices.Sorted(maps.Keys(usage)) {
+		add(&dto.Metric{Gauge: &dto.Gauge{Value: new(time.Duration(usage[program]).Seconds())}}, label("program", program))
 	}
 }
 
@@ -134,17 +134,17 @@ func labelsOf(g judge.VariantBlocks) []*dto.LabelPair {
 }
 
 func histogramOf(h *histogram.Histogram) *dto.Histogram {
-	// below[i] is how many are in buckets up to i.
-	below := make([]uint64, histogram.Buckets)
-	h.Each(func(bucket int, count int64) { below[bucket] = uint64(count) })
-	for i := 1; i < len(below); i++ {
-		below[i] += below[i-1]
+	// counts[i] is how many are in buckets up to i.
+	counts := make([]uint64, histogram.Buckets)
+	h.Each(func(bucket int, count int64) { counts[bucket] = uint64(count) })
+	for i := 1; i < len(counts); i++ {
+		counts[i] += counts[i-1]
 	}
 	d := &dto.Histogram{SampleCount: new(uint64(h.Count())), SampleSum: new((h.Sum()).Seconds())}
 	for i := firstBound; i <= lastBound; i += boundStep {
 		// Durations are whole nanoseconds: below this bound is up to the last of them.
 		from, _ := histogram.Bounds(i)
-		d.Bucket = append(d.Bucket, &dto.Bucket{UpperBound: new((from - 1).Seconds()), CumulativeCount: new(below[i-1])})
+		d.Bucket = append(d.Bucket, &dto.Bucket{UpperBound: new((from - 1).Seconds()), CumulativeCount: new(counts[i-1])})
 	}
 	return d
 }

@@ -193,8 +193,8 @@ func (p *Part) writeFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	kept := slices.DeleteFunc(seq.Map(old, filepath.Base), func(name string) bool { return !p.keepsTimeline(name) })
-	files, err := p.Files(kept...)
+	names := slices.DeleteFunc(seq.Map(old, filepath.Base), func(name string) bool { return !p.keepsTimeline(name) })
+	files, err := p.Files(names...)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (p *Part) writeFolder(dir string) error {
 	}
 	for _, plot := range old {
 		name := filepath.Base(plot)
-		if files[name] == nil && !slices.Contains(kept, name) { // of other runs
+		if files[name] == nil && !slices.Contains(names, name) { // of other runs
 			err = cmp.Or(os.Remove(plot), err)
 		}
 	}

@@ -48,22 +48,22 @@ const (
 // Push sends series.
 func (to *Receiver) Push(ctx context.Context, streams []*model.SampleStream) error {
 	done := 0
-	for some := range slices.Chunk(streams, pushed) {
+	for chunk := range slices.Chunk(streams, pushed) {
 		var failed error
 		_ = wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: cmp.Or(to.Pause, time.Second), Factor: 2, Steps: pushes}, func(ctx context.Context) (bool, error) {
-			var again bool
-			again, failed = to.post(ctx, some)
-			return !again, nil
+			var isRetryable bool
+			isRetryable, failed = to.post(ctx, chunk)
+			return !isRetryable, nil
 		})
 		if failed = cmp.Or(failed, ctx.Err()); failed != nil {
 			return fmt.Errorf("%s: %w (%d of %d series were taken before)", to.URL.Redacted(), failed, done, len(streams))
 		}
-		done += len(some)
+		done += len(chunk)
 	}
 	return nil
 }
 
-func (to *Receiver) post(ctx context.Context, streams []*model.SampleStream) (again bool, err error) {
+func (to *Receiver) post(ctx context.Context, streams []*model.SampleStream) (isRetryable bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL.String(), bytes.NewReader(s2.EncodeSnappy(nil, encodeWrite(streams))))
@@ -85,18 +85,18 @@ func (to *Receiver) post(ctx context.Context, streams []*model.SampleStream) (ag
 	if resp.StatusCode/100 == 2 {
 		return false, nil
 	}
-	said := strings.TrimSpace(string(body))
+	answer := strings.TrimSpace(string(body))
 	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError,
-		fmt.Errorf("it answers %s: %s%s", resp.Status, said, pushAdvice(resp.StatusCode, said))
+		fmt.Errorf("it answers %s: %s%s", resp.Status, answer, pushAdvice(resp.StatusCode, answer))
 }
 
-func pushAdvice(status int, said string) string {
+func pushAdvice(status int, answer string) string {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return ": give a token that it accepts (--bearer-token-file), or user and password in the URL"
 	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		return ": Prometheus takes what is written at /api/v1/write if it was started with --web.enable-remote-write-receiver"
-	case status == http.StatusBadRequest && strings.Contains(said, "out of"):
+	case status == http.StatusBadRequest && strings.Contains(answer, "out of"):
 		return ": it has this run already, or newer samples; older ones it takes only within storage.tsdb.out_of_order_time_window of its configuration"
 	}
 	return ""

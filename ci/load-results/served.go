@@ -78,8 +78,8 @@ func (counts servedCounts) String() string {
 
 // brokenWithoutGate reports whether requests of the same verb and scope broke the promise on a server without the gate.
 func brokenWithoutGate(all []servedVariant, kind run.Served) bool {
-	without := seq.Filter(all, func(v servedVariant) bool { return v.Server == "gate-off" })
-	return slices.ContainsFunc(without, func(v servedVariant) bool {
+	gateOff := seq.Filter(all, func(v servedVariant) bool { return v.Server == "gate-off" })
+	return slices.ContainsFunc(gateOff, func(v servedVariant) bool {
 		return slices.ContainsFunc(v.Served, func(s run.Served) bool {
 			sameKind := s.Verb == kind.Verb && s.Scope == kind.Scope
 			return sameKind && s.WithinObjective() < promisedPart

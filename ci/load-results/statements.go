@@ -82,13 +82,13 @@ func (e *evidence) add(low, high float64) {
 // compared by the model; and what a scenario shows that quotes the sentence contradicts it.
 func (c claim) compare(parts []Part) (out Statement, err error) {
 	out = Statement{Quote: c.quote, Section: c.section}
-	known := evidence{least: math.Inf(1)}
+	facts := evidence{least: math.Inf(1)}
 	var modelled []string
 	for _, variant := range c.variants {
-		if c.addMeasured(&out, &known, parts, variant) {
+		if c.addMeasured(&out, &facts, parts, variant) {
 			continue
 		}
-		text, err := c.addModelled(&known, variant)
+		text, err := c.addModelled(&facts, variant)
 		if err != nil {
 			return out, err
 		}
@@ -97,34 +97,34 @@ func (c claim) compare(parts []Part) (out Statement, err error) {
 	if len(modelled) > 0 {
 		out.Figures = append(out.Figures, "not stormed, by the model, at first contact and later: "+strings.Join(modelled, ", "))
 	}
-	against, err := findContradiction(c.quote, c.against...)
+	objection, err := findContradiction(c.quote, c.against...)
 	if err != nil {
 		return out, err
 	}
-	out.Measured = fmt.Sprintf("%s reviews per request; by the KEP %g", judge.Range{Low: known.least, High: known.most}, c.reviews)
-	if len(against.scenarios) > 0 {
-		out.Measured += "; " + against.String()
+	out.Measured = fmt.Sprintf("%s reviews per request; by the KEP %g", judge.Range{Low: facts.least, High: facts.most}, c.reviews)
+	if len(objection.scenarios) > 0 {
+		out.Measured += "; " + objection.String()
 	}
-	out.Verdict = c.verdict(known, against)
+	out.Verdict = c.verdict(facts, objection)
 	return out, nil
 }
 
 // verdict says how a claim stands.
-func (c claim) verdict(known evidence, against contradiction) string {
+func (c claim) verdict(facts evidence, objection contradiction) string {
 	const exact = 0.0005
 	switch {
-	case known.refuted:
+	case facts.refuted:
 		return "not known: some is not as the model predicts"
-	case len(against.scenarios) > 0, known.most > c.reviews+exact:
+	case len(objection.scenarios) > 0, facts.most > c.reviews+exact:
 		return "does not hold"
-	case known.least < c.reviews-exact:
+	case facts.least < c.reviews-exact:
 		return "an upper bound"
 	}
 	return "holds"
 }
 
 // addMeasured adds what runs have of a variant, and reports whether there is anything.
-func (c claim) addMeasured(out *Statement, known *evidence, parts []Part, variant string) bool {
+func (c claim) addMeasured(out *Statement, facts *evidence, parts []Part, variant string) bool {
 	means, from := c.meanReviews(parts, variant)
 	out.From = seq.AppendMissing(out.From, from...)
 	for _, g := range slices.SortedFunc(maps.Keys(means), func(x, y reviewGroup) int {
@@ -132,19 +132,19 @@ func (c claim) addMeasured(out *Statement, known *evidence, parts []Part, varian
 	}) {
 		low, high := slices.Min(means[g]), slices.Max(means[g])
 		out.Figures = append(out.Figures, fmt.Sprintf("%s, %s: %s reviews per request in %s, %s", variant, g.phase, judge.Range{Low: low, High: high}, reports.Plural(len(means[g]), "run"), g.verdict))
-		known.add(low, high)
-		known.refuted = known.refuted || g.verdict == judge.NotPredicted
+		facts.add(low, high)
+		facts.refuted = facts.refuted || g.verdict == judge.NotPredicted
 	}
 	return len(means) > 0
 }
 
 // addModelled adds what a variant costs by the model, and returns it as a text.
-func (c claim) addModelled(known *evidence, variant string) (text string, err error) {
+func (c claim) addModelled(facts *evidence, variant string) (text string, err error) {
 	first, later, err := modelReviews(variant, c.server)
 	if err != nil {
 		return "", fmt.Errorf("%s on %s: %w", variant, c.server, err)
 	}
-	known.add(min(first, later), max(first, later))
+	facts.add(min(first, later), max(first, later))
 	return fmt.Sprintf("%s %.0f and %.0f", variant, first, later), nil
 }
 
@@ -200,7 +200,7 @@ func findVolumes(parts []Part) (volumes []volume) {
 		for i := range p.Columns {
 			c := &p.Columns[i]
 			for _, x := range c.Result.Comparisons {
-				a, b := c.named(x.A), c.named(x.B)
+				a, b := c.findVariant(x.A), c.findVariant(x.B)
 				if !c.Result.Counted() || !showsFeature(a, b) || b.MostReviews == 0 {
 					continue
 				}
@@ -213,8 +213,8 @@ func findVolumes(parts []Part) (volumes []volume) {
 	return volumes
 }
 
-// named returns what the run has of a variant by its name, nil if it has nothing.
-func (c *column) named(name string) *judge.Variant {
+// findVariant returns what the run has of a variant by its name, nil if it has nothing.
+func (c *column) findVariant(name string) *judge.Variant {
 	i := slices.IndexFunc(c.Result.Variants, func(v judge.Variant) bool { return v.Name == name })
 	if i < 0 {
 		return nil
@@ -227,8 +227,8 @@ func showsFeature(a, b *judge.Variant) bool {
 	if a == nil || b == nil {
 		return false
 	}
-	compared := a.Variant != "none" && a.Server == "gate-off" && b.Server == "gate-on"
-	return compared && !failsOften(a) && !failsOften(b)
+	isComparison := a.Variant != "none" && a.Server == "gate-off" && b.Server == "gate-on"
+	return isComparison && !failsOften(a) && !failsOften(b)
 }
 
 func failsOften(v *judge.Variant) bool {

@@ -107,8 +107,8 @@ func readTestProfile(folder string) (*testProfile, error) {
 		}
 		p.addActions(list, find)
 	}
-	used := func(fields []string) error { return addUsed(fields, find) }
-	if err := eachLine(filepath.Join(folder, timesFile), 2, used); err != nil {
+	addUsage := func(fields []string) error { return addUsed(fields, find) }
+	if err := eachLine(filepath.Join(folder, timesFile), 2, addUsage); err != nil {
 		return nil, err
 	}
 	for _, t := range p.tests {
@@ -135,14 +135,14 @@ func readActions(path string) (list []action, err error) {
 // addActions adds the go command's steps. find returns the times of a package by its folder.
 func (p *testProfile) addActions(list []action, find func(folder string) *testTimes) {
 	for _, a := range list {
-		used := (a.CmdUser + a.CmdSys).Seconds()
+		seconds := (a.CmdUser + a.CmdSys).Seconds()
 		folder := strings.TrimPrefix(strings.TrimSuffix(a.Package, ".test"), module)
 		switch a.Mode {
 		case "build":
-			p.compile += used
+			p.compile += seconds
 		case "link":
-			p.link += used
-			find(folder).link += used
+			p.link += seconds
+			find(folder).link += seconds
 		case "test run":
 			find(folder).run += a.TimeDone.Sub(a.TimeStart).Seconds()
 		}

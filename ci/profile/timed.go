@@ -39,21 +39,21 @@ func runTimed(profile string, command []string) error {
 	if err != nil {
 		return err
 	}
-	used := c.ProcessState.UserTime() + c.ProcessState.SystemTime()
-	_, err = fmt.Fprintf(out, "%s %.3f\n", folder, used.Seconds())
+	cpuTime := c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+	_, err = fmt.Fprintf(out, "%s %.3f\n", folder, cpuTime.Seconds())
 	return errors.Join(failed, err, out.Close())
 }
 
 // packageFolder returns the folder in which go test runs the program of a package.
 func packageFolder() (string, error) {
-	here, err := os.Getwd()
+	folder, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	for root := here; root != filepath.Dir(root); root = filepath.Dir(root) {
+	for root := folder; root != filepath.Dir(root); root = filepath.Dir(root) {
 		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			return strings.TrimPrefix(strings.TrimPrefix(here, root), "/"), nil
+			return strings.TrimPrefix(strings.TrimPrefix(folder, root), "/"), nil
 		}
 	}
-	return "", fmt.Errorf("%s is in no module", here)
+	return "", fmt.Errorf("%s is in no module", folder)
 }

@@ -39,13 +39,13 @@ func Some[T any](count int, list []T) []T {
 }
 
 // OneIn returns one subject in n of a list, in its order, or all if everything is to be tried.
-func OneIn[T any](n int, list []T) (taken []T) {
+func OneIn[T any](n int, list []T) (items []T) {
 	for i, subject := range list {
 		if TakesIndex(i, n) {
-			taken = append(taken, subject)
+			items = append(items, subject)
 		}
 	}
-	return taken
+	return items
 }
 
 // InTurn skips a test unless it is its turn among n long tests, which have the indexes 0 to n-1. In n consecutive turns each of them

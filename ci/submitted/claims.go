@@ -56,9 +56,9 @@ func (s *submission) checkClaims() error {
 		observed[claimServers] = strings.Join(servers(s.report), ", ")
 	}
 	for _, name := range slices.Sorted(maps.Keys(observed)) {
-		made, want := s.readme.claims[name], observed[name]
-		if made.value != want {
-			return fmt.Errorf("%s:%d: %s: it claims %q, and the report says %q", readmeFile, made.line, name, made.value, want)
+		got, want := s.readme.claims[name], observed[name]
+		if got.value != want {
+			return fmt.Errorf("%s:%d: %s: it claims %q, and the report says %q", readmeFile, got.line, name, got.value, want)
 		}
 	}
 	return s.checkFolderName()

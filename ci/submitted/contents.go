@@ -51,11 +51,11 @@ func checkContents(folder string) error {
 			return formErrorf("%v", err)
 		}
 		files, total = files+1, total+info.Size()
-		below, isInBundle := strings.CutPrefix(name, bundleFolder+"/")
+		relative, isInBundle := strings.CutPrefix(name, bundleFolder+"/")
 		switch {
 		case !d.Type().IsRegular():
 			return formErrorf("%s is not an ordinary file", name)
-		case isInBundle && !isOfReport(below):
+		case isInBundle && !isOfReport(relative):
 			return formErrorf("%s is not a file of the report (expected what --report-dir wrote, and nothing else)", name)
 		case info.Size() > maxFileSize:
 			return formErrorf("%s has %d bytes (at most %d: submit a report with fewer cases)", name, info.Size(), maxFileSize)

@@ -78,11 +78,11 @@ func report(w io.Writer, err error) int {
 // checkAll checks every submission, also after one that is not in order, and returns those that are. Something untrue counts
 // for more than a wrong form.
 func checkAll(ctx context.Context, folder string, verify verifier, stdout, stderr io.Writer) (all []*submission, code int) {
-	found, err := findSubmissions(folder)
+	submissions, err := findSubmissions(folder)
 	if err != nil {
 		return nil, report(stderr, err)
 	}
-	for _, s := range found {
+	for _, s := range submissions {
 		err := s.check(ctx, verify)
 		if err == nil {
 			_, _ = fmt.Fprintf(stdout, "%s: in order\n", s.path)

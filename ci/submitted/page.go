@@ -15,8 +15,8 @@ const (
 	tableEnd   = "<!-- end of written by ci/submitted/check -update -->\n"
 )
 
-// ours is the organisation whose submissions are examples.
-const ours = "authzconf"
+// ourProject is the organisation whose submissions are examples.
+const ourProject = "authzconf"
 
 // checkPage compares the table on its page with the one of these submissions, or writes it.
 func checkPage(path string, all []*submission, update bool) error {
@@ -58,20 +58,20 @@ func renderTable(all []*submission) string {
 	}
 	out.WriteString("| organisation, product, version | kind | levels or servers | outcome | cases that passed | authzconf | by |\n|---|---|---|---|--:|---|---|\n")
 	for _, s := range all {
-		by := "a third party"
+		author := "a third party"
 		if s.isOurs() {
-			by = "**us**: a reference"
+			author = "**us**: a reference"
 		}
-		fmt.Fprintf(&out, "| [%s %s](%s) %s | %s | %s | %s | %s | %s | %s |\n", s.claimed(claimOrganisation), s.claimed(claimProduct), s.link(), s.claimed(claimProductVersion),
-			s.claimed(claimKind), s.claimed(claimLevels)+s.claimed(claimServers), s.claimed(claimOutcome), countPassed(s.report), s.version, by)
+		fmt.Fprintf(&out, "| [%s %s](%s) %s | %s | %s | %s | %s | %s | %s |\n", s.readClaim(claimOrganisation), s.readClaim(claimProduct), s.link(), s.readClaim(claimProductVersion),
+			s.readClaim(claimKind), s.readClaim(claimLevels)+s.readClaim(claimServers), s.readClaim(claimOutcome), countPassed(s.report), s.version, author)
 	}
 	return out.String()
 }
 
-func (s *submission) isOurs() bool { return s.claimed(claimOrganisation) == ours }
+func (s *submission) isOurs() bool { return s.readClaim(claimOrganisation) == ourProject }
 
-// claimed returns a claim as it can stand in a table.
-func (s *submission) claimed(name string) string {
+// readClaim returns a claim as it can stand in a table.
+func (s *submission) readClaim(name string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "[", `\[`).Replace(s.readme.claims[name].value)
 }
 
@@ -82,11 +82,11 @@ func (s *submission) link() string {
 
 // countPassed returns how many of the cases that were judged passed.
 func countPassed(r *reports.Report) string {
-	passed, judged := 0, 0
+	passed, total := 0, 0
 	for _, g := range r.Groups {
 		for _, counts := range g.Summary {
-			passed, judged = passed+counts.Passed, judged+counts.Executed()
+			passed, total = passed+counts.Passed, total+counts.Executed()
 		}
 	}
-	return fmt.Sprintf("%d of %d", passed, judged)
+	return fmt.Sprintf("%d of %d", passed, total)
 }

@@ -24,11 +24,11 @@ var healthClient = &http.Client{
 // chooseHealthy returns the backends that say that they are healthy; all of them if none does, which is envoy's panic mode.
 func chooseHealthy(ctx context.Context, backends []string) []string {
 	healthy := make([]bool, len(backends))
-	var asked sync.WaitGroup
+	var checks sync.WaitGroup
 	for i, backend := range backends {
-		asked.Go(func() { healthy[i] = isHealthy(ctx, backend) })
+		checks.Go(func() { healthy[i] = isHealthy(ctx, backend) })
 	}
-	asked.Wait()
+	checks.Wait()
 	var chosen []string
 	for i, backend := range backends {
 		if healthy[i] {

@@ -89,12 +89,12 @@ func split(args []string) (command string, rest []string) {
 // flagValue returns the value of a flag that may be written in any of the usual ways, or "".
 func flagValue(args []string, names ...string) string {
 	for i, arg := range args {
-		given, isFlag := flagName(arg)
+		flag, isFlag := flagName(arg)
 		for _, name := range names {
-			if value, found := strings.CutPrefix(given, name+"="); isFlag && found {
+			if value, found := strings.CutPrefix(flag, name+"="); isFlag && found {
 				return value
 			}
-			if isFlag && given == name && i+1 < len(args) {
+			if isFlag && flag == name && i+1 < len(args) {
 				return args[i+1]
 			}
 		}
@@ -173,9 +173,9 @@ func rewrite(data []byte, members []string, bounding uint64) ([]byte, error) {
 	}
 	for set := range sets {
 		names, _ := sets[set].([]any)
-		kept := slices.DeleteFunc(slices.Clone(names), func(name any) bool { return !available(fmt.Sprint(name), bounding) })
-		if len(kept) < len(names) {
-			sets[set], dropped = kept, true
+		capabilities := slices.DeleteFunc(slices.Clone(names), func(name any) bool { return !available(fmt.Sprint(name), bounding) })
+		if len(capabilities) < len(names) {
+			sets[set], dropped = capabilities, true
 		}
 	}
 	if !dropped {

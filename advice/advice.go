@@ -81,11 +81,11 @@ func (s *Summary) Advice() *Advice {
 
 // sumUp returns what the requestor does by constrained modes, and the grants that it needs for that.
 func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
-	type doing struct {
+	type modeAction struct {
 		mode   oracle.Mode
 		action *Action
 	}
-	identities, actions, pairs := map[*identity]bool{}, map[doing]bool{}, map[pair]bool{}
+	identities, actions, pairs := map[*identity]bool{}, map[modeAction]bool{}, map[pair]bool{}
 	sum.Name = r.name
 	for _, pair := range r.sorted() {
 		p, isServed := pair.served()
@@ -98,7 +98,7 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 			identities[p.as] = true
 			grants = append(grants, p.as.grants...)
 		}
-		if do := (doing{p.as.mode, p.action}); !actions[do] {
+		if do := (modeAction{p.as.mode, p.action}); !actions[do] {
 			actions[do] = true
 			grants = append(grants, p.actionGrant(r.name))
 		}

@@ -18,14 +18,14 @@ type Neighbour struct {
 const neighbourSuffix = "-neighbour"
 
 // Neighbours returns, for each impersonation that was seen, neighbours that must be denied: with another user, verb,
-// resource, namespace and name. It leaves out what the requestor was also seen to do in that mode. without counts the
+// resource, namespace and name. It leaves out what the requestor was also seen to do in that mode. gaps counts the
 // respects in which there is no neighbour to try, such as another namespace where all of them are allowed.
-func Neighbours(observations []Seen) (out []Neighbour, without map[string]int) {
+func Neighbours(observations []Seen) (out []Neighbour, gaps map[string]int) {
 	wide := footprint{}
 	for _, s := range observations {
 		wide[s.foot()] = true
 	}
-	without = map[string]int{}
+	gaps = map[string]int{}
 	for _, s := range observations {
 		if s.Mode == "" {
 			continue
@@ -36,7 +36,7 @@ func Neighbours(observations []Seen) (out []Neighbour, without map[string]int) {
 		for differs, candidates := range s.changedActions() {
 			n := slices.IndexFunc(candidates, func(a Action) bool { return !wide.includes(s, a) })
 			if n < 0 {
-				without[differs]++
+				gaps[differs]++
 				continue
 			}
 			next := s
@@ -46,7 +46,7 @@ func Neighbours(observations []Seen) (out []Neighbour, without map[string]int) {
 		slices.SortFunc(strangers, func(a, b Neighbour) int { return compareActions(a.Action, b.Action) })
 		out = append(out, strangers...)
 	}
-	return out, without
+	return out, gaps
 }
 
 var (

@@ -10,7 +10,7 @@ import (
 // Attest returns who made a report, as far as that can be known. If keys are given, the challenge that the report
 // answers must be signed by one of them. hasSigned reports whether a key has signed the report: then the certifier made
 // the report himself.
-func (t *Trial[A]) Attest(keys []*record.Key, hasSigned func(*record.Key) bool) (made string, differences []string) {
+func (t *Trial[A]) Attest(keys []*record.Key, hasSigned func(*record.Key) bool) (maker string, differences []string) {
 	const declared = "self-declared"
 	if t.Challenge == nil {
 		return declared, nil

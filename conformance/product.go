@@ -32,11 +32,11 @@ type Plan struct {
 
 	labels Labeller
 	cases  []product.Case
-	byID   map[string]judged
+	byID   map[string]caseSubject
 }
 
-// judged is what a case is about: a scenario, or a part of what node agents show.
-type judged struct {
+// caseSubject is what a case is about: a scenario, or a part of what node agents show.
+type caseSubject struct {
 	cell     CellPlan
 	scenario *scenarios.Scenario
 	agents   AgentItem
@@ -68,17 +68,17 @@ func NewPlan(o PlanOptions) *Plan {
 
 // prune takes up the cells that are needed.
 func (p *Plan) prune() {
-	p.cells, p.cases, p.byID = nil, nil, map[string]judged{}
+	p.cells, p.cases, p.byID = nil, nil, map[string]caseSubject{}
 	for _, v := range p.all {
 		p.cells = append(p.cells, v.listNeeded()...)
 	}
 	for _, c := range p.cells {
 		p.cases = append(p.cases, c.Cases(p.labels)...)
 		for _, item := range c.Items {
-			p.byID[evidenceKey(c.Target.Cell.Name, item.Scenario.ID)] = judged{cell: c, scenario: item.Scenario}
+			p.byID[evidenceKey(c.Target.Cell.Name, item.Scenario.ID)] = caseSubject{cell: c, scenario: item.Scenario}
 		}
 		for _, item := range c.Agents {
-			p.byID[c.Target.Cell.Name+"/"+item.name()] = judged{cell: c, agents: item}
+			p.byID[c.Target.Cell.Name+"/"+item.name()] = caseSubject{cell: c, agents: item}
 		}
 	}
 }
@@ -169,12 +169,12 @@ func (p *Plan) announceObjects() string {
 
 // Judge returns the verdict on a case.
 func (p *Plan) Judge(id string, view record.View) reports.Result {
-	of, known := p.byID[id]
+	item, known := p.byID[id]
 	switch {
 	case !known:
 		return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameHarness, Reason: "there is no such case"}
-	case of.scenario == nil:
-		return judgeAgents(p.seed, of.cell.Target.Cell.Name, of.agents.Part, view)
+	case item.scenario == nil:
+		return judgeAgents(p.seed, item.cell.Target.Cell.Name, item.agents.Part, view)
 	}
-	return JudgeScenario(of.scenario, of.cell.Target.Cell, view)
+	return JudgeScenario(item.scenario, item.cell.Target.Cell, view)
 }

@@ -69,9 +69,9 @@ type capturedFlags struct {
 
 // Plan implements product.Flags.
 func (c *capturedFlags) Plan(i *product.Invocation) (product.Plan, error) {
-	made, err := c.Flags.Plan(i)
+	newPlan, err := c.Flags.Plan(i)
 	if err == nil {
-		c.plan, _ = made.(*plan)
+		c.plan, _ = newPlan.(*plan)
 	}
-	return made, err
+	return newPlan, err
 }

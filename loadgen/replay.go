@@ -25,11 +25,11 @@ type replayingFlags struct {
 
 // Plan implements product.Flags.
 func (f replayingFlags) Plan(i *product.Invocation) (product.Plan, error) {
-	made, err := f.Flags.Plan(i)
+	newPlan, err := f.Flags.Plan(i)
 	if err != nil {
 		return nil, err
 	}
-	return &replay{plan: made.(*plan), run: f.run}, nil
+	return &replay{plan: newPlan.(*plan), run: f.run}, nil
 }
 
 // replay is a plan that records a run that was made before.

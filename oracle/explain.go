@@ -206,17 +206,17 @@ func (s *Server) Explain(p Prediction, imp *scenarios.Impersonate, r Request) st
 // ExplainScenario explains the requests of a scenario, one after the other, on a server as ServerFor makes it.
 func ExplainScenario(s *scenarios.Scenario, server *Server, fixtures fs.FS) (text string, _ error) {
 	for i, st := range s.Steps {
-		sent, err := exchanges(s, i, st)
+		list, err := exchanges(s, i, st)
 		if err != nil {
 			return "", err
 		}
 		words := ""
-		if len(sent) == 0 {
+		if len(list) == 0 {
 			if words, err = server.passStep(s, st, fixtures); err != nil {
 				return "", err
 			}
 		}
-		for _, x := range sent {
+		for _, x := range list {
 			words += server.Explain(server.Receive(x.by, s.Requestors[x.by], x.imp, x.request), x.imp, x.request)
 		}
 		text += fmt.Sprintf("Step %d. %s\n", i, words)
@@ -299,16 +299,16 @@ func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Sp
 
 func playSteps(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []Played, err error) {
 	for i, st := range s.Steps {
-		sent, err := exchanges(s, i, st)
+		list, err := exchanges(s, i, st)
 		if err != nil {
 			return nil, err
 		}
-		if len(sent) == 0 {
+		if len(list) == 0 {
 			if _, err := server.passStep(s, st, fixtures); err != nil {
 				return nil, err
 			}
 		}
-		for _, x := range sent {
+		for _, x := range list {
 			before(server)
 			out = append(out, Played{i, x.expect, server.Receive(x.by, s.Requestors[x.by], x.imp, x.request)})
 		}

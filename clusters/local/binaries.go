@@ -56,7 +56,7 @@ type Binaries struct {
 	// Tests set others.
 	goCommand string
 	published map[string]publication
-	asked     *asked
+	asked     *hostAnswers
 	reporting sync.Mutex // locked while a line is written
 }
 

@@ -170,17 +170,17 @@ func (b *Binaries) fetch(ctx context.Context, p program, o offer) error {
 		return errors.New("releases are downloaded for Linux only")
 	}
 	return b.once(ctx, p, o.target, o.cached, func() error {
-		d := &download{asked: cmp.Or(b.asked, thisRun), url: o.url, path: o.target + ".partial"}
+		d := &download{hostAnswers: cmp.Or(b.asked, thisRun), url: o.url, path: o.target + ".partial"}
 		begin := time.Now()
 		stop := reportEvery(progressInterval, func() {
 			b.report("downloading %s %s: %s", p.name, p.version, progress(d.have.Load(), d.total.Load(), time.Since(begin)))
 		})
 		digest, err := o.digest, error(nil)
 		if digest == "" {
-			digest, err = d.published(ctx, o.beside)
+			digest, err = d.fetchDigest(ctx, o.beside)
 		}
 		if err == nil {
-			err = d.whole(ctx, digest)
+			err = d.fetchVerified(ctx, digest)
 		}
 		stop()
 		if err == nil {
@@ -266,13 +266,13 @@ const (
 	pause        = 250 * time.Millisecond // before a new attempt, doubled each time
 )
 
-// asked is what a run knows about the hosts that it asked, so that those which do not answer cost time only once.
-type asked struct {
+// hostAnswers is what a run knows about the hosts that it asked, so that those which do not answer cost time only once.
+type hostAnswers struct {
 	silent sync.Map     // hosts that did not answer
 	waited atomic.Int64 // how long it waited for them, in ns
 }
 
-var thisRun = &asked{}
+var thisRun = &hostAnswers{}
 
 // errSilent is the error for a host that is not asked again. The error of the first attempt wraps it.
 var errSilent = errors.New("nothing answers")
@@ -291,13 +291,13 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 
 type download struct {
-	*asked
+	*hostAnswers
 	url, path   string
 	have, total atomic.Int64
 }
 
-// whole downloads the file with this digest. It continues what an earlier run left, if that is of the same file.
-func (d *download) whole(ctx context.Context, digest string) error {
+// fetchVerified downloads the file with this digest. It continues what an earlier run left, if that is of the same file.
+func (d *download) fetchVerified(ctx context.Context, digest string) error {
 	_, statErr := os.Stat(d.path)
 	if err := d.fetchAll(ctx); err != nil {
 		return err
@@ -310,7 +310,7 @@ func (d *download) whole(ctx context.Context, digest string) error {
 		return err
 	}
 	if statErr == nil {
-		return d.whole(ctx, digest)
+		return d.fetchVerified(ctx, digest)
 	}
 	return fmt.Errorf("%s is not what was published: its SHA-256 is %s, not %s", d.url, got, digest)
 }
@@ -407,8 +407,9 @@ func (m meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (d *download) published(ctx context.Context, beside string) (string, error) {
-	list := &download{asked: d.asked, url: beside, path: d.path + "-sha256"}
+// fetchDigest returns the published digest of the file, which is at a URL of its own.
+func (d *download) fetchDigest(ctx context.Context, digestURL string) (string, error) {
+	list := &download{hostAnswers: d.hostAnswers, url: digestURL, path: d.path + "-sha256"}
 	defer func() { _ = os.Remove(list.path) }()
 	_ = os.Remove(list.path)
 	if err := list.fetchAll(ctx); err != nil {
@@ -417,7 +418,7 @@ func (d *download) published(ctx context.Context, beside string) (string, error)
 	text, err := os.ReadFile(list.path)
 	digest := digestOf(string(text), path.Base(d.url))
 	if err == nil && digest == "" {
-		err = fmt.Errorf("%s has no SHA-256 of %s", beside, path.Base(d.url))
+		err = fmt.Errorf("%s has no SHA-256 of %s", digestURL, path.Base(d.url))
 	}
 	return digest, err
 }

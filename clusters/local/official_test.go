@@ -90,7 +90,7 @@ func (m *mirror) with(t *testing.T, cache string, digest string) (*Binaries, *by
 	return &Binaries{
 		Source: Auto, Mirror: m.URL, CacheDir: cache, Progress: said, goCommand: fakeGo(t, `printf '#!/bin/sh\necho built\n' > $out; chmod +x $out`),
 		published: map[string]publication{"kube-apiserver": p},
-		asked:     &asked{},
+		asked:     &hostAnswers{},
 	}, said
 }
 
@@ -347,7 +347,7 @@ func TestMirrorFolder(t *testing.T) {
 	noPrograms(t)
 	pinned := etcd()
 	folder := t.TempDir()
-	b := &Binaries{Source: Official, CacheDir: t.TempDir(), Mirror: "file://" + folder + "/", asked: &asked{}}
+	b := &Binaries{Source: Official, CacheDir: t.TempDir(), Mirror: "file://" + folder + "/", asked: &hostAnswers{}}
 	o, err := b.offer(pinned)
 	if err != nil {
 		t.Fatal(err)

@@ -102,7 +102,7 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 }
 
 func (f *adviseFlags) try(c *cobra.Command, observations []advice.Seen, refused []advice.Neighbour, manifests []byte) error {
-	neighbours, without := advice.Neighbours(observations)
+	neighbours, gaps := advice.Neighbours(observations)
 	neighbours = append(neighbours, refused...)
 	observations = slices.DeleteFunc(observations, func(s advice.Seen) bool { return s.Mode == "" })
 	all := len(observations)
@@ -132,7 +132,7 @@ func (f *adviseFlags) try(c *cobra.Command, observations []advice.Seen, refused 
 		Sent, All, Neighbours int
 		Without               map[string]int
 		Reviewed              bool
-	}{result, len(observations), all, len(neighbours), without, f.live != nil}); err != nil {
+	}{result, len(observations), all, len(neighbours), gaps, f.live != nil}); err != nil {
 		return invalid(err)
 	}
 	return failedIf(len(result.Wrong) > 0)

@@ -157,8 +157,8 @@ func newList() *cobra.Command {
 	return c
 }
 
-// listed is a scenario with its ID, which is not part of the file.
-type listed struct {
+// listEntry is a scenario with its ID, which is not part of the file.
+type listEntry struct {
 	ID string `json:"id"`
 	*scenarios.Scenario
 }
@@ -171,12 +171,12 @@ func list(w io.Writer, selection []*scenarios.Scenario, output string, full bool
 			Wide   bool
 		}{selection, output == "wide"}, 0)
 	case "json", "yaml":
-		items := []listed{}
+		items := []listEntry{}
 		for _, s := range selection {
 			if !full {
 				s = s.Lean()
 			}
-			items = append(items, listed{s.ID, s})
+			items = append(items, listEntry{s.ID, s})
 		}
 		return printAs(w, output, "", items)
 	}

@@ -79,7 +79,7 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 		return err
 	}
 	signer, wrong := record.CheckReport(keys, signature, reports.ReportFile, v.Marker, v.Report.Outcome)
-	made, unbound, err := attest(v, keys, challenge, signature)
+	maker, unbound, err := attest(v, keys, challenge, signature)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 		return differs(c, all, what)
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%soutcome: %s\nverified: %s recomputed from the evidence, all the same\nsignature: %s\nmade: %s\n",
-		describePrograms(v.Report), v.Report.Outcome.Result, reports.Plural(v.Cases, "verdict"), signer, made)
+		describePrograms(v.Report), v.Report.Outcome.Result, reports.Plural(v.Cases, "verdict"), signer, maker)
 	return err
 }
 
@@ -137,9 +137,9 @@ func attest(v *product.Verification, keys []*record.Key, challenge string, signa
 			differences = append(differences, "challenge: the report does not answer that of "+challenge)
 		}
 	}
-	made, unbound := attester.Attest(keys, func(key *record.Key) bool {
+	maker, unbound := attester.Attest(keys, func(key *record.Key) bool {
 		_, wrong := record.CheckReport([]*record.Key{key}, signature, reports.ReportFile, v.Marker, v.Report.Outcome)
 		return len(wrong) == 0
 	})
-	return made, append(differences, unbound...), nil
+	return maker, append(differences, unbound...), nil
 }

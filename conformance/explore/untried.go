@@ -14,18 +14,18 @@ var triedBy = []struct{ special, what string }{
 // describeUntried says what none of the cell's batches tries, for there are too few cases, or the user left them out; empty if
 // everything is tried.
 func (c *cell) describeUntried() string {
-	tried, most := map[string]bool{}, 0
+	triedSpecials, most := map[string]bool{}, 0
 	for _, s := range c.sequences {
 		for _, ref := range s.batches() {
 			if c.plan.runs(ref) {
-				tried[ref.special] = true
+				triedSpecials[ref.special] = true
 			}
 		}
 		most = max(most, s.total)
 	}
 	var missing []string
 	for _, t := range triedBy {
-		if !tried[t.special] {
+		if !triedSpecials[t.special] {
 			missing = append(missing, t.what)
 		}
 	}
@@ -37,14 +37,14 @@ func (c *cell) describeUntried() string {
 
 // casesForAll returns how many cases bring everything that is special, in as many sequences as they make.
 func casesForAll(sequences int) int {
-	wanted := map[string]bool{}
+	triedSpecials := map[string]bool{}
 	for n := 0; ; n++ {
 		for _, special := range specialsOf(n) {
-			wanted[special] = true
+			triedSpecials[special] = true
 		}
 		isComplete := true
 		for _, t := range triedBy {
-			isComplete = isComplete && wanted[t.special]
+			isComplete = isComplete && triedSpecials[t.special]
 		}
 		if isComplete {
 			return max(sequences, maxSequences) * (n + 1) * batchSize

@@ -48,7 +48,7 @@ func (s stage) observeAgents(ctx context.Context, at *server.Server, agents int)
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running []*exec.Cmd
-	errorText := &printed{}
+	errorText := &agentOutput{}
 	defer func() {
 		end()
 		for _, cmd := range running {
@@ -71,21 +71,21 @@ func (s stage) observeAgents(ctx context.Context, at *server.Server, agents int)
 	return sum, err
 }
 
-// printed is what agents print, from several processes at once.
-type printed struct {
+// agentOutput is what agents print, from several processes at once.
+type agentOutput struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
 // Write implements io.Writer.
-func (p *printed) Write(b []byte) (int, error) {
+func (p *agentOutput) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.text.Write(b)
 }
 
 // String returns what was printed so far.
-func (p *printed) String() string {
+func (p *agentOutput) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.text.String()

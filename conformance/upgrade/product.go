@@ -52,13 +52,13 @@ func (f *upgradeFlags) Plan(i *product.Invocation) (product.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	named := sets.New(seq.Map(path.Stages, func(s upgradepath.Stage) string { return s.Kubernetes })...)
+	kubernetesVersions := sets.New(seq.Map(path.Stages, func(s upgradepath.Stage) string { return s.Kubernetes })...)
 	for _, s := range path.Stages {
 		if s.ReplacesNodes() {
-			named.Insert(s.Nodes)
+			kubernetesVersions.Insert(s.Nodes)
 		}
 	}
-	versions := sets.List(named)
+	versions := sets.List(kubernetesVersions)
 	base, err := f.clusters.Matrix(versions, i.Messages)
 	if err != nil {
 		return nil, err

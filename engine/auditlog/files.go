@@ -142,12 +142,12 @@ func spread(data []byte) bool {
 		bytes.Contains(data[:min(len(data), 4<<10)], listHead)
 }
 
-type counted struct {
+type countingReader struct {
 	io.Reader
 	n *int64
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	*c.n += int64(n)
 	return n, err

@@ -94,7 +94,7 @@ func (r *Reader) Read(name string, in io.Reader) error {
 		isStart := kept == 0 && r.line == 0
 		if isStart && spread(data) {
 			r.line = 1 // lines cannot be told any more: what is bad is named by its number in the list
-			return r.items(io.MultiReader(bytes.NewReader(data), &counted{in, &r.stats.Bytes}))
+			return r.items(io.MultiReader(bytes.NewReader(data), &countingReader{in, &r.stats.Bytes}))
 		}
 		if skipping {
 			data, skipping = skipLine(data)

@@ -80,7 +80,7 @@ func (v *Verification) checkDates(now time.Time) {
 type Attester interface {
 	// Attest returns in words who made the report, as far as keys show it. hasSigned reports whether a key has signed the
 	// report. Each difference is a line.
-	Attest(keys []*record.Key, hasSigned func(*record.Key) bool) (made string, differences []string)
+	Attest(keys []*record.Key, hasSigned func(*record.Key) bool) (maker string, differences []string)
 	// Answers reports whether the report answers a challenge.
 	Answers(challenge []byte) bool
 }
@@ -158,11 +158,11 @@ func firstDifference(planned, recorded []Case) string {
 // compare compares the report that was read with the one that was made again.
 func (v *Verification) compare(recomputed *reports.Report) error {
 	recomputed.Pages = v.Report.Pages
-	made, err := recomputed.Encode()
+	recomputedJSON, err := recomputed.Encode()
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(made, v.Marker) {
+	if !bytes.Equal(recomputedJSON, v.Marker) {
 		v.Differences = append(v.Differences, reports.CompareReports(v.Report, recomputed)...)
 	}
 	return nil

@@ -114,12 +114,12 @@ func (run *run) kubectl(ctx context.Context, step int, k *scenarios.Kubectl) (ve
 		return o, fmt.Errorf("step %d, %s: %w", step, k.Line(), errors.Join(err, ctx.Err()))
 	}
 	o.Client.ExitCode = cmd.ProcessState.ExitCode()
-	o.Client.Stdout, o.Client.Stderr = s.shown(&stdout), s.shown(&stderr)
+	o.Client.Stdout, o.Client.Stderr = s.renderOutput(&stdout), s.renderOutput(&stderr)
 	return o, nil
 }
 
-// shown is output as evidence, without the paths and ports of this run.
-func (s *shell) shown(out *bytes.Buffer) string {
+// renderOutput returns output as evidence, without the paths and ports of this run.
+func (s *shell) renderOutput(out *bytes.Buffer) string {
 	text := string(out.Bytes()[:min(out.Len(), bodyLimit)])
 	return strings.NewReplacer(s.home, "$HOME", s.tap.URL, "$SERVER").Replace(text)
 }

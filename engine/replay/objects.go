@@ -39,7 +39,7 @@ func (p *provisioner) path(u *unstructured.Unstructured) (string, error) {
 
 // apply creates manifests in order, and waits until the permissions in them are in force.
 func (p *provisioner) apply(ctx context.Context, manifests []map[string]any) error {
-	var kept []string
+	var paths []string
 	for _, m := range manifests {
 		u := &unstructured.Unstructured{Object: m}
 		at, err := p.path(u)
@@ -53,12 +53,12 @@ func (p *provisioner) apply(ctx context.Context, manifests []map[string]any) err
 		if err != nil && !apierrors.IsAlreadyExists(err) { // fixtures of one scenario may share an object
 			return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
 		}
-		kept = append(kept, at)
+		paths = append(paths, at)
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, g := range scenarios.RulesFromManifests(manifests) {
 		for _, example := range g.Examples() {
-			group.Go(func() error { return p.shown(groupCtx, example, true, kept) })
+			group.Go(func() error { return p.awaitReviews(groupCtx, example, true, paths) })
 		}
 	}
 	return group.Wait()
@@ -74,7 +74,7 @@ func (p *provisioner) grant(ctx context.Context, objects []scenarios.RBACObject)
 					return err
 				}
 			}
-			return p.shown(groupCtx, o.Check, true, o.Paths())
+			return p.awaitReviews(groupCtx, o.Check, true, o.Paths())
 		})
 	}
 	return group.Wait()
@@ -90,21 +90,22 @@ func (p *provisioner) revoke(ctx context.Context, objects []scenarios.RBACObject
 		if !o.Exclusive {
 			return fmt.Errorf("that grant %q is revoked cannot be seen: another grant allows the same", o.Grant)
 		}
-		if err := p.shown(ctx, o.Check, false, o.Paths()); err != nil {
+		if err := p.awaitReviews(ctx, o.Check, false, o.Paths()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// shown waits until reviews show a grant in force, or gone; the error has what the server shows of the objects at kept.
-func (p *provisioner) shown(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool, kept []string) error {
+// awaitReviews waits until reviews show a grant in force, or gone. The error has what the server shows of the objects at
+// the paths.
+func (p *provisioner) awaitReviews(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec, want bool, paths []string) error {
 	err := p.inForce(ctx, spec, want)
 	u, ok := errors.AsType[*unappliedGrantError](err)
 	if !ok {
 		return err
 	}
-	for _, at := range kept {
+	for _, at := range paths {
 		raw, err := p.client.CoreV1().RESTClient().Get().SetHeader("Accept", runtime.ContentTypeJSON).AbsPath(at).Do(ctx).Raw()
 		object := map[string]any{}
 		switch {

@@ -100,16 +100,16 @@ func (s *Server) register(ctx context.Context, client kubernetes.Interface, serv
 	if s.network != nil {
 		values = append(values, "$GATEWAY", s.network.Address().String())
 	}
-	var made []struct {
+	var entries []struct {
 		Path   string          `json:"path"`
 		Nodes  *bool           `json:"nodes"`
 		Object json.RawMessage `json:"object"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(strings.NewReplacer(values...).Replace(string(raw))), &made); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(strings.NewReplacer(values...).Replace(string(raw))), &entries); err != nil {
 		return err
 	}
 	api := client.CoreV1().RESTClient()
-	for _, m := range made {
+	for _, m := range entries {
 		if m.Nodes != nil && *m.Nodes != s.can.Nodes {
 			continue
 		}

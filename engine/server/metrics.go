@@ -25,10 +25,10 @@ import (
 // series identifies one impersonation counter. others are its further labels, which it should not have.
 type series struct{ name, mode, decision, others, kind string }
 
-type counters map[series]counted
+type counters map[series]counterValue
 
-// counted is how often something was counted, and for a histogram, also the sum of what was.
-type counted struct {
+// counterValue is how often something was counted, and for a histogram, also the sum of what was.
+type counterValue struct {
 	times     int
 	histogram bool
 	sum       float64
@@ -153,10 +153,10 @@ func (s *Server) countersOf(ctx context.Context, names []string) (counters, erro
 			}
 			if h := m.GetHistogram(); h != nil {
 				key.name += "_count"
-				total[key] = counted{times: int(h.GetSampleCount()), histogram: true, sum: h.GetSampleSum()}
+				total[key] = counterValue{times: int(h.GetSampleCount()), histogram: true, sum: h.GetSampleSum()}
 				continue
 			}
-			total[key] = counted{times: int(math.Round(m.GetCounter().GetValue()))}
+			total[key] = counterValue{times: int(math.Round(m.GetCounter().GetValue()))}
 		}
 	}
 	return total, nil

@@ -53,7 +53,7 @@ func TestDetectGate(t *testing.T) {
 }
 
 func TestCountersSince(t *testing.T) {
-	times := func(n int) counted { return counted{times: n} }
+	times := func(n int) counterValue { return counterValue{times: n} }
 	before := counters{
 		{name: "a", mode: "legacy", decision: "allowed"}: times(1), {name: "b", mode: "", decision: "denied"}: times(2),
 		{name: "h_count", mode: "", decision: "denied"}: {times: 2, histogram: true, sum: 0.5},

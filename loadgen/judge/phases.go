@@ -17,16 +17,16 @@ const (
 	AllBlocks = "all blocks"
 )
 
-// counted is the part of a block from which reviews per request are computed.
-type counted struct {
+// countedPart is the part of a block from which reviews per request are computed.
+type countedPart struct {
 	sent    int64
 	reviews []run.ReviewCount
 	checks  []run.CheckRange
 }
 
 // countWhole counts a block from its beginning.
-func countWhole(b *run.Block) counted {
-	c := counted{sent: b.Sent, reviews: b.Reviews}
+func countWhole(b *run.Block) countedPart {
+	c := countedPart{sent: b.Sent, reviews: b.Reviews}
 	if isPredicted(b) {
 		c.checks = b.Predicted.Checks
 	}
@@ -34,8 +34,8 @@ func countWhole(b *run.Block) counted {
 }
 
 // countSettled counts the settled part of a block.
-func countSettled(b *run.Block) counted {
-	return counted{b.Settled.Sent, b.Settled.Reviews, b.Settled.Checks}
+func countSettled(b *run.Block) countedPart {
+	return countedPart{b.Settled.Sent, b.Settled.Reviews, b.Settled.Checks}
 }
 
 func isPredicted(b *run.Block) bool { return b.Predicted != nil && b.Predicted.Requests > 0 }

@@ -19,10 +19,10 @@ const (
 )
 
 // measureReviews returns the reviews per request of the counted parts of blocks.
-func measureReviews(subject string, blocks []*run.Block, count func(*run.Block) counted) ReviewRate {
+func measureReviews(subject string, blocks []*run.Block, count func(*run.Block) countedPart) ReviewRate {
 	r := ReviewRate{Of: subject, Blocks: len(blocks)}
 	var rates []float64
-	var all counted
+	var all countedPart
 	unpredicted := false
 	for _, b := range blocks {
 		c := count(b)
@@ -49,7 +49,7 @@ func measureReviews(subject string, blocks []*run.Block, count func(*run.Block) 
 }
 
 // rates returns the reviews per request by mode, verb and decision, including those that were only predicted.
-func (c counted) rates(predicted bool) (rates []CheckRate) {
+func (c countedPart) rates(predicted bool) (rates []CheckRate) {
 	sums, ranges := map[run.ReviewKind]int64{}, map[run.ReviewKind][]run.CheckRange{}
 	for _, n := range c.reviews {
 		sums[n.ReviewKind] += n.Count

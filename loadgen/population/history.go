@@ -35,11 +35,11 @@ type History struct {
 	own   map[string]*run.CheckRange
 	began time.Time // 0 of the models
 	now   time.Duration
-	met   map[met]bool
+	met   map[knownAgent]bool
 }
 
-// met is an agent that has already sent a request to the server.
-type met struct {
+// knownAgent is an agent that has already sent a request to the server.
+type knownAgent struct {
 	variant string
 	agent   int32
 }
@@ -61,7 +61,7 @@ func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*
 	nobody := c
 	nobody.Grants = nil
 	refusing, err := oracle.New(nobody)
-	return &History{profile: p, config: c, fewest: fewest, most: most, refusing: refusing, answers: [2]map[string]run.Request{{}, {}}, met: map[met]bool{}}, err
+	return &History{profile: p, config: c, fewest: fewest, most: most, refusing: refusing, answers: [2]map[string]run.Request{{}, {}}, met: map[knownAgent]bool{}}, err
 }
 
 // answerLife is how long an API server remembers that a webhook did not allow (cacheUnauthorizedTTL by default of
@@ -126,7 +126,7 @@ func (h *History) PredictSettled(variant profile.Variant, start time.Time, log [
 
 // meet records that the server has had a request of an agent, and reports whether it is the first.
 func (h *History) meet(o observation) bool {
-	who := met{o.variant.Name, o.Agent}
+	who := knownAgent{o.variant.Name, o.Agent}
 	first := !h.met[who]
 	h.met[who] = true
 	return first

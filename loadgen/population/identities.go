@@ -189,13 +189,13 @@ type seenReview struct {
 func (c *identityCheck) compareReviews(own map[string]run.OwnReview, givenUp int64) error {
 	reviews := map[string]*seenReview{}
 	for text, review := range own {
-		var asked authorizationv1.SubjectAccessReview
-		if err := json.Unmarshal([]byte(text), &asked); err != nil {
+		var subjectReview authorizationv1.SubjectAccessReview
+		if err := json.Unmarshal([]byte(text), &subjectReview); err != nil {
 			return fmt.Errorf("a review of a request itself: %w", err)
 		}
-		key := ownKey(c.variant, asked.Spec)
+		key := ownKey(c.variant, subjectReview.Spec)
 		if reviews[key] == nil {
-			reviews[key] = &seenReview{asked.Spec, run.OwnReview{First: review.First}}
+			reviews[key] = &seenReview{subjectReview.Spec, run.OwnReview{First: review.First}}
 		}
 		reviews[key].Count += review.Count
 		reviews[key].First = min(reviews[key].First, review.First)

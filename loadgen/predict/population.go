@@ -96,7 +96,7 @@ func (g *group) addAgents(servers int) {
 
 func (g *group) addUsers(servers int) {
 	counts := usersOf(g.Workload, servers)
-	seen := make([]int, servers)
+	perServer := make([]int, servers)
 	for user := range g.Users {
 		deputy := user % g.Deputies
 		server := deputy % servers
@@ -104,8 +104,8 @@ func (g *group) addUsers(servers int) {
 		if g.ServiceAccounts == profile.PerAgent {
 			u.account = int32(deputy)
 		}
-		u.phase = g.phaseOf((float64(seen[server]) + float64(server)/float64(servers)) / float64(counts[server]))
-		seen[server]++
+		u.phase = g.phaseOf((float64(perServer[server]) + float64(server)/float64(servers)) / float64(counts[server]))
+		perServer[server]++
 		g.units = append(g.units, u)
 	}
 }

@@ -173,8 +173,8 @@ func (s *controlPlane) credentials() (admin, anonymous *rest.Config) {
 func (s *controlPlane) measureUse() (cpu time.Duration, rss int64) {
 	cpu = s.spent
 	for _, t := range s.targets {
-		one, resident := shard.Used(t.PIDs().KubeAPIServer)
-		cpu, rss = cpu+one, rss+resident
+		used, resident := shard.Used(t.PIDs().KubeAPIServer)
+		cpu, rss = cpu+used, rss+resident
 	}
 	return cpu, rss
 }

@@ -194,9 +194,9 @@ func (b *builder) requestOf(kind string) scenarios.Request {
 }
 
 func (b *builder) steps() []scenarios.Request {
-	base, by := b.requestOf(b.level(request)), parts.Selectors[b.level(selector)]
-	b.chooseIn(&by.LabelSelector, &by.FieldSelector)
-	base.LabelSelector, base.FieldSelector = by.LabelSelector, by.FieldSelector
+	base, selectorRequest := b.requestOf(b.level(request)), parts.Selectors[b.level(selector)]
+	b.chooseIn(&selectorRequest.LabelSelector, &selectorRequest.FieldSelector)
+	base.LabelSelector, base.FieldSelector = selectorRequest.LabelSelector, selectorRequest.FieldSelector
 	base.By, base.Impersonate = "requestor", b.headers()
 	kinds := map[string]func(scenarios.Request) scenarios.Request{
 		"same": func(r scenarios.Request) scenarios.Request { return r }, "other-request": b.otherRequest, "other-wanted": b.otherWanted,

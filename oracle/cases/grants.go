@@ -141,12 +141,12 @@ func (b *builder) person(steps []scenarios.Request, p person) {
 	}
 	resources, first := b.identities(steps, p.constrained)
 	for i, resource := range slices.Sorted(maps.Keys(resources)) {
-		about, _, _ := strings.Cut(resource, "/")
-		if p.leavesOut(about, i) {
+		base, _, _ := strings.Cut(resource, "/")
+		if p.leavesOut(base, i) {
 			continue
 		}
-		g := scenarios.Grant{Verbs: p.verbs, APIGroups: []string{p.group(about)}, Resources: []string{resource}, Names: resources[resource]}
-		b.shapeGrant(&g, p.shape, about)
+		g := scenarios.Grant{Verbs: p.verbs, APIGroups: []string{p.group(base)}, Resources: []string{resource}, Names: resources[resource]}
+		b.shapeGrant(&g, p.shape, base)
 		if resource == first {
 			g.ID = p.id
 		}
@@ -155,32 +155,32 @@ func (b *builder) person(steps []scenarios.Request, p person) {
 }
 
 // leavesOut reports whether the shape has no grant about a resource, which is the i-th.
-func (p person) leavesOut(about string, i int) bool {
-	isName := about == "nodes" || about == "serviceaccounts" || about == "users"
+func (p person) leavesOut(base string, i int) bool {
+	isName := base == "nodes" || base == "serviceaccounts" || base == "users"
 	switch p.shape {
 	case "name-only":
 		return !isName
 	case "no-name":
 		return isName
 	case "no-extra":
-		return about == "userextras" && i%2 == 0
+		return base == "userextras" && i%2 == 0
 	}
 	return false
 }
 
 // group returns the API group of a resource that identity checks are about.
-func (p person) group(about string) string {
-	if p.constrained || about == "uids" || about == "userextras" {
+func (p person) group(base string) string {
+	if p.constrained || base == "uids" || base == "userextras" {
 		return authenticationGroup
 	}
 	return ""
 }
 
 // shapeGrant makes a grant, which is exact, wider, narrower or another one.
-func (b *builder) shapeGrant(g *scenarios.Grant, shape, about string) {
+func (b *builder) shapeGrant(g *scenarios.Grant, shape, base string) {
 	switch shape {
 	case "exact":
-		if about == "nodes" && b.rng.IntN(2) == 0 {
+		if base == "nodes" && b.rng.IntN(2) == 0 {
 			g.Names = []string{"*"} // what associated-node asks for
 		}
 	case "any", "verb-star", "other-mode", "no-extra":
@@ -188,7 +188,7 @@ func (b *builder) shapeGrant(g *scenarios.Grant, shape, about string) {
 	case "names-star":
 		g.Names = []string{"*"}
 	case "one-group-missing":
-		if about == "groups" && len(g.Names) > 1 {
+		if base == "groups" && len(g.Names) > 1 {
 			g.Names = g.Names[1:]
 		}
 	case "core-group", "other-group":

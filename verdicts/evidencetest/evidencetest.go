@@ -120,8 +120,8 @@ func observe(i int, st *scenarios.Step, requestor scenarios.Requestor, at time.T
 		impersonated = *x.User
 	}
 	for _, w := range x.Reviews {
-		for _, one := range append(w.Unordered, w)[:max(1, len(w.Unordered))] {
-			o.Reviews = append(o.Reviews, makeReviews(one, user, impersonated, at)...)
+		for _, review := range append(w.Unordered, w)[:max(1, len(w.Unordered))] {
+			o.Reviews = append(o.Reviews, makeReviews(review, user, impersonated, at)...)
 		}
 	}
 	if x.Reviews == nil && x.User != nil {

@@ -21,7 +21,7 @@ const webhookGroup = "webhook"
 
 // authorizerPlan asks webhook vectors, in one group for each revision of the wire.
 type authorizerPlan struct {
-	played
+	vectorCases
 	subject string
 	seed    int64
 	bound   *certification.Plan
@@ -35,7 +35,7 @@ func newAuthorizerPlan(set *vectorSet, seed int64, subject string, groups ...str
 	if err != nil {
 		return nil, err
 	}
-	p := &authorizerPlan{played: newPlayed(set), subject: subject, seed: seed, bound: bound, groups: groups}
+	p := &authorizerPlan{vectorCases: newVectorCases(set), subject: subject, seed: seed, bound: bound, groups: groups}
 	for _, group := range groups {
 		w, _ := wire.Named(group) // there is no revision named as the group of a webhook
 		p.add(group, func(v *vectors.Vector) string {

@@ -90,7 +90,7 @@ func TestServerPlan(t *testing.T) {
 	log := record.New()
 	id := plan.Cases()[0].ID
 	if r := plan.Judge(id, log.View()); r.Verdict != verdicts.Invalid {
-		t.Errorf("not played: %+v", r)
+		t.Errorf("not vectorCases: %+v", r)
 	}
 	refused := &gate.Sent{Code: http.StatusForbidden, Events: []string{"asked a0"}}
 	seen := gate.Seen{Vector: "v", Starts: true, Request: refused, Alone: refused, Behind: refused, Review: &vectors.SubjectAccessReviewStatus{Denied: true}}
@@ -99,7 +99,7 @@ func TestServerPlan(t *testing.T) {
 	}
 	r := plan.Judge(id, log.View())
 	if r.Verdict != verdicts.Passed || r.Judged == 0 {
-		t.Errorf("played: %+v", r)
+		t.Errorf("vectorCases: %+v", r)
 	}
 	report, err := plan.Conclude([]reports.Result{r}, log.View())
 	if err != nil || !slices.Contains(report.Groups[0].Facts, reports.Fact{Name: "how it reads chains", Value: "lazy"}) {

@@ -19,7 +19,7 @@ const libraryGroup = "library"
 
 // libraryPlan compares the library of k8s.io/apiserver with the API-server vectors.
 type libraryPlan struct {
-	played
+	vectorCases
 	list *library.List
 }
 
@@ -28,7 +28,7 @@ func newLibraryPlan(set *vectorSet) (*libraryPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &libraryPlan{played: newPlayed(set), list: list}
+	p := &libraryPlan{vectorCases: newVectorCases(set), list: list}
 	p.add(libraryGroup, func(v *vectors.Vector) string {
 		if v.APIServer == nil {
 			return "the library has no part for it"

@@ -22,7 +22,7 @@ const (
 
 // serverPlan runs API-server vectors on a kube-apiserver that has the gate.
 type serverPlan struct {
-	played
+	vectorCases
 	options gate.Options
 	// checks are the checks of checkGroup, by the IDs of cases. There are none if the user gives a folder of vectors.
 	checks map[string]gate.Check
@@ -31,7 +31,7 @@ type serverPlan struct {
 }
 
 func newServerPlan(set *vectorSet, o gate.Options) (*serverPlan, error) {
-	p := &serverPlan{played: newPlayed(set), options: o, checks: map[string]gate.Check{}}
+	p := &serverPlan{vectorCases: newVectorCases(set), options: o, checks: map[string]gate.Check{}}
 	p.add(serverGroup, func(v *vectors.Vector) string { return gate.Cannot(v, o.Wire) })
 	var once sync.Once
 	var reading vectors.Reading

@@ -20,11 +20,11 @@ import (
 type subject struct {
 	ctx        context.Context
 	authorizer authorizer.Authorizer
-	given      sync.Map // of given
+	given      sync.Map // of conditionalDecision
 }
 
-// given is a decision with the request that it was given for.
-type given struct {
+// conditionalDecision is a decision with the request that it was given for.
+type conditionalDecision struct {
 	decision   authorizer.ConditionsAwareDecision
 	attributes authorizer.AttributesRecord
 }
@@ -42,7 +42,7 @@ func (s *subject) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAc
 	if d.IsUnion() {
 		chain = chain[0].ConditionsChain
 	}
-	s.given.Store(key(chain), given{d, attributes})
+	s.given.Store(key(chain), conditionalDecision{d, attributes})
 	return vectors.SubjectAccessReviewStatus{ConditionsChain: chain}
 }
 
@@ -51,8 +51,8 @@ func (s *subject) Evaluate(q *vectors.AuthorizationConditionsRequest) vectors.Au
 	if !isKnown {
 		return concrete(authorizer.DecisionDeny, "", errors.New("the authorizer did not give these conditions"))
 	}
-	of := kept.(given)
-	return concrete(s.authorizer.EvaluateConditions(s.ctx, of.decision, admission{of.attributes, &q.ConditionData}))
+	stored := kept.(conditionalDecision)
+	return concrete(s.authorizer.EvaluateConditions(s.ctx, stored.decision, admission{stored.attributes, &q.ConditionData}))
 }
 
 func key(chain []vectors.ConditionSet) string {

@@ -137,7 +137,7 @@ func walkMap(node *permissions.Node, chain permissions.Chain, parameter string, 
 		return []permissions.Chain{chain} // an empty map is added or removed
 	}
 	items := node.Items()
-	for _, name := range slices.Sorted(maps.Keys(both(old, updated))) {
+	for _, name := range slices.Sorted(maps.Keys(mergeMaps(old, updated))) {
 		child, p := node.Child(name), parameter
 		if items != nil {
 			child = nil
@@ -150,7 +150,8 @@ func walkMap(node *permissions.Node, chain permissions.Chain, parameter string, 
 	return out
 }
 
-func both[V any](a, b map[string]V) map[string]V {
+// mergeMaps returns a map with the entries of both. Those of b win.
+func mergeMaps[V any](a, b map[string]V) map[string]V {
 	out := maps.Clone(a)
 	maps.Copy(out, b)
 	return out
@@ -193,7 +194,7 @@ func (l *list) staying(in *list) []string {
 }
 
 func walkLists(items *permissions.Node, chain permissions.Chain, old, updated *list) (out []permissions.Chain) {
-	for _, key := range slices.Sorted(maps.Keys(both(old.items, updated.items))) {
+	for _, key := range slices.Sorted(maps.Keys(mergeMaps(old.items, updated.items))) {
 		out = append(out, walk(items, chain, key, at(old.items, key), at(updated.items, key))...)
 	}
 	reordered := !slices.Equal(old.staying(updated), updated.staying(old))

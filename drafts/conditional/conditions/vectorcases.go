@@ -11,20 +11,20 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// played has the cases of a plan: one for each vector in each group.
-type played struct {
+// vectorCases has the cases of a plan: one for each vector in each group.
+type vectorCases struct {
 	cases
 	set *vectorSet
 	// byID are the vectors, by the IDs of cases.
 	byID map[string]*vectors.Vector
 }
 
-func newPlayed(set *vectorSet) played {
-	return played{set: set, byID: map[string]*vectors.Vector{}}
+func newVectorCases(set *vectorSet) vectorCases {
+	return vectorCases{set: set, byID: map[string]*vectors.Vector{}}
 }
 
 // add adds a case for each vector. cannot says why a vector is not about the subject.
-func (p *played) add(group string, cannot func(*vectors.Vector) string) {
+func (p *vectorCases) add(group string, cannot func(*vectors.Vector) string) {
 	for _, v := range p.set.all {
 		c := product.NewCase(group, v.ID, scenarios.Extended, append([]string{string(v.Level)}, labels...)...)
 		if why := cannot(v); why != "" {
@@ -36,7 +36,7 @@ func (p *played) add(group string, cannot func(*vectors.Vector) string) {
 }
 
 // runningIn returns the vectors that are run in a group, in order.
-func (p *played) runningIn(group string) (all []*vectors.Vector) {
+func (p *vectorCases) runningIn(group string) (all []*vectors.Vector) {
 	for _, c := range p.running() {
 		if c.Group == group {
 			all = append(all, p.byID[c.ID])
@@ -63,7 +63,7 @@ func newResult(r vectors.Result, comparisons int, evidence record.View, id strin
 }
 
 // report makes the report that all these products have in common.
-func (p *played) report(subject string, results []reports.Result) (*reports.Report, error) {
+func (p *vectorCases) report(subject string, results []reports.Result) (*reports.Report, error) {
 	files, err := p.set.describe()
 	if err != nil {
 		return nil, err

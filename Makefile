@@ -253,7 +253,7 @@ release-again: ## build the release once more, from nothing, and compare the dig
 	cd $(RELEASE_DIR) && $(if $(PLATFORMS),grep -v _image.tar,cat) "$$work/release/SHA256SUMS" | sha256sum -c -
 
 .PHONY: transcripts
-transcripts: ## hold the vectors of certification to the access reviews in a report (REPORT_DIR)
+transcripts: ## compare the vectors of certification with the access reviews in a report (REPORT_DIR)
 	AUTHZCONF_REPORTS=$(abspath $(REPORT_DIR)) go test -count 1 -v -run TestTranscriptsAreCovered ./certify
 
 # Policy engines are in a module of their own: heavy, and only ever tested with.

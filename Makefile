@@ -193,7 +193,7 @@ packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$
 # $(call profiled,PART): the flags by which go test leaves where the time of a part goes.
 profiled = $(if $(PROFILED),-debug-actiongraph=$(PROFILED)/$(1).json -exec '$(PROFILED)/profile run $(PROFILED)')
 
-# Tests are linked without the tables for debuggers, which takes two thirds of the time; stack traces need none. go vet looks at them
+# Tests are linked without the tables for debuggers, which takes three quarters of the time; stack traces need none. go vet looks at them
 # in test-vet.
 GO_TEST := go test -vet=off -ldflags=-w
 

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
-	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/loadgen/judge"
 	"github.com/authzconf/authzconf/loadgen/profile"
 	"github.com/authzconf/authzconf/loadgen/run"
@@ -53,7 +51,7 @@ type servedCounts struct {
 func (counts *servedCounts) add(c column) (figures []string) {
 	for _, v := range c.served {
 		for _, s := range v.Served {
-			if s.WithinObjective() >= promisedPart {
+			if keepsPromise(s) {
 				counts.kept++
 				continue
 			}
@@ -78,11 +76,16 @@ func (counts servedCounts) String() string {
 
 // brokenWithoutGate reports whether requests of the same verb and scope broke the promise on a server without the gate.
 func brokenWithoutGate(all []servedVariant, kind run.Served) bool {
-	gateOff := seq.Filter(all, func(v servedVariant) bool { return v.Server == "gate-off" })
-	return slices.ContainsFunc(gateOff, func(v servedVariant) bool {
-		return slices.ContainsFunc(v.Served, func(s run.Served) bool {
-			sameKind := s.Verb == kind.Verb && s.Scope == kind.Scope
-			return sameKind && s.WithinObjective() < promisedPart
-		})
-	})
+	for _, v := range all {
+		for _, s := range v.Served {
+			isSameKind := v.Server == "gate-off" && s.Verb == kind.Verb && s.Scope == kind.Scope
+			if isSameKind && !keepsPromise(s) {
+				return true
+			}
+		}
+	}
+	return false
 }
+
+// keepsPromise reports whether as many requests as promised took no longer than promised.
+func keepsPromise(s run.Served) bool { return s.WithinObjective() >= promisedPart }

@@ -45,7 +45,7 @@ const inHistogram = " in its histogram"
 
 // compareTotals returns in what way a batch as a whole is not what its requests add up to, or nothing: reviews that belong
 // to no request, and metrics, each with its histogram. arrivals is how many
-// reviews were seen, of which some belong to a request.
+// reviews arrived, and reviews how many of them belong to a request.
 func compareTotals(arrivals, reviews int, metrics []verdicts.MetricSample, want counts) string {
 	if arrivals != reviews {
 		return fmt.Sprintf("%d reviews arrived, %d belong to a request", arrivals, reviews)

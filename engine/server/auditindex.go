@@ -67,8 +67,8 @@ type eventHead struct {
 	ResponseStatus *struct{ Code int32 }     `json:"responseStatus"`
 }
 
-// isUnauthenticated reports whether the event is about a request that is not authenticated: there is no other event about
-// it than the one of the beginning of the answer, which names no user.
+// isUnauthenticated reports whether the event is about a request whose sender was not authenticated. The only event about
+// such a request is that of the beginning of the answer, and it names no user.
 func (h eventHead) isUnauthenticated() bool {
 	refused := h.ResponseStatus != nil && h.ResponseStatus.Code == http.StatusUnauthorized
 	return refused && h.Stage == auditv1.StageResponseStarted && h.User.Username == ""

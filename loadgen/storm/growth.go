@@ -27,7 +27,7 @@ const (
 // readHeld returns how much memory the API servers of a side have together, and when the last of them began.
 func (s *controlPlane) readHeld() (held run.Held, began time.Time, err error) {
 	for _, t := range s.targets {
-		c, err := read(t, goroutines, openFiles, heapInUse, server.ProcessStartMetric)
+		c, err := read(t, []string{goroutines, openFiles, heapInUse, server.ProcessStartMetric})
 		if err != nil {
 			return held, began, err
 		}

@@ -111,7 +111,7 @@ func (s *controlPlane) read() (counters, error) {
 		return all, nil
 	}
 	for _, t := range s.targets {
-		c, err := read(t, scraped...)
+		c, err := read(t, scraped)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -120,8 +120,8 @@ func (s *controlPlane) read() (counters, error) {
 	return all, nil
 }
 
-// read returns what an API server has counted in some metric families.
-func read(t *server.Server, metrics ...string) (counters, error) {
+// read returns what an API server has counted in some metric families; nothing in none.
+func read(t *server.Server, metrics []string) (counters, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	families, err := t.Scrape(ctx, metrics...)

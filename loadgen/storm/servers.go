@@ -192,7 +192,7 @@ func (s *controlPlane) err() error {
 // it.
 func (s *controlPlane) restart(ctx context.Context) error {
 	for _, t := range s.targets {
-		counts, err := read(t, scraped...) // what comes between this and its end is lost
+		counts, err := read(t, scraped) // what comes between this and its end is lost
 		if err != nil {
 			return err
 		}

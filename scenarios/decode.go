@@ -173,7 +173,7 @@ func (s *source) decodeSlice(n *yaml.Node, v reflect.Value, label string) {
 	for i, item := range n.Content {
 		s.decode(item, v.Index(i), label)
 	}
-	if s.ranges && v.Type().Elem().Kind() == reflect.String {
+	if s.ranges && v.Type() == reflect.TypeFor[[]string]() {
 		s.expandRanges(n, v, label)
 	}
 }

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"cmp"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -148,9 +149,9 @@ func (d deriver) mode(e Expect) (mode string) {
 	if d.gate != GateOn {
 		return legacyMode // also with "any": what is expected in both states cannot depend on a new mode
 	}
-	for _, r := range flatten(e.allReviews()) {
-		if m := r.mode(); m != "" {
-			mode = m
+	for _, list := range e.allReviews() {
+		for r := range flatten(list) {
+			mode = cmp.Or(r.mode(), mode)
 		}
 	}
 	if a := e.Audit; mode == "" && a != nil && a.Constraint != nil {
@@ -166,7 +167,7 @@ const legacyMode = "legacy"
 
 // mode returns the mode in which a review asks for the requestor's permission, or "" if the review is about something
 // else.
-func (r Review) mode() string {
+func (r *Review) mode() string {
 	if r.By == ByImpersonated {
 		return ""
 	}
@@ -174,16 +175,21 @@ func (r Review) mode() string {
 	return mode
 }
 
-// flatten returns the reviews, with each group of reviews replaced by its members.
-func flatten(list []Review) (out []Review) {
-	for _, r := range list {
-		if r.Unordered != nil {
-			out = append(out, flatten(r.Unordered)...)
-			continue
+// flatten returns the reviews, with each group of reviews replaced by its members. Groups are not within groups.
+func flatten(list []Review) iter.Seq[*Review] {
+	return func(yield func(*Review) bool) {
+		for i := range list {
+			members := list[i].Unordered
+			if members == nil {
+				members = list[i : i+1]
+			}
+			for j := range members {
+				if !yield(&members[j]) {
+					return
+				}
+			}
 		}
-		out = append(out, r)
 	}
-	return out
 }
 
 // statesReviews reports whether an expectation or one of its alternatives states reviews.
@@ -229,7 +235,7 @@ func (d deriver) deriveMetrics(e Expect) (*MetricsExpect, []Alternative) {
 // countAuthorizations counts the impersonation checks among reviews by mode and decision.
 func countAuthorizations(list []Review) []MetricDelta {
 	out := []MetricDelta{}
-	for _, r := range flatten(list) {
+	for r := range flatten(list) {
 		mode, decision := r.mode(), DecisionLabel(r.Decision)
 		if mode == "" {
 			continue

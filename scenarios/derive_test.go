@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -27,8 +28,7 @@ func expectations(s *scenarios.Scenario, fn func(*scenarios.Request, *scenarios.
 
 // TestCatalogueHasNoNotes keeps the built-in files short and their denials exact.
 func TestCatalogueHasNoNotes(t *testing.T) {
-	set := embedded(t)
-	for _, e := range set.Noted() {
+	for _, e := range notes(t, scenarios.FS, fixtures.FS) {
 		t.Error(e)
 	}
 }
@@ -100,7 +100,8 @@ func TestDerive(t *testing.T) {
 			text := strings.Replace(valid[:strings.Index(valid, "steps:")], "gate: on", "gate: "+c.gate, 1)
 			text = strings.Replace(text, "id: identity\n    ", "", 1) + leanSteps + "      " + c.expect
 			text = strings.ReplaceAll(text, "expect:\n      {", "expect: {") + "\n"
-			set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(text)}, nil)
+			files := fstest.MapFS{"a/x.yaml": file(text)}
+			set := mustLoad(t, files, nil)
 			e := set.All()[0].Steps[0].Expect
 			got := ""
 			for _, part := range []struct {
@@ -119,8 +120,8 @@ func TestDerive(t *testing.T) {
 			if got = strings.TrimPrefix(got, ","); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
-			if len(set.Noted()) > 0 {
-				t.Error(set.Noted())
+			for _, note := range notes(t, files, nil) {
+				t.Error(note)
 			}
 		})
 	}
@@ -134,10 +135,10 @@ func TestNoted(t *testing.T) {
       metrics:
         attempts: [{mode: legacy, decision: allowed, count: 1}]
         authorizations: [{mode: legacy, decision: allowed, count: 1}]`, 1)
-	set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(text)}, nil)
+	noted := notes(t, fstest.MapFS{"a/x.yaml": file(text)}, nil)
 	const follows = " says only what follows from the rest (expected it left out: it is derived, and judged)"
 	want := "a/x.yaml:23:14: audit" + follows + "\na/x.yaml:25:9: metrics" + follows
-	if got := set.Noted().Error(); got != want {
+	if got := noted.Error(); got != want {
 		t.Errorf("noted:\n%s\nwant\n%s", got, want)
 	}
 }
@@ -146,7 +147,7 @@ func TestNoted(t *testing.T) {
 func TestDenialsAreExact(t *testing.T) {
 	for more, want := range map[string]int{"": 1, "\n      reviews: []": 0, "\n      message: no": 0, "\n      messageMatches: no.*": 0} {
 		text := strings.Replace(valid, "outcome: allowed\n      code: 200", "outcome: impersonationForbidden"+more, 1) + "  - request: {by: agent, impersonate: {user: bob}, verb: list, resource: pods, namespace: ns1}\n    expect: {outcome: allowed}\n"
-		noted := mustLoad(t, fstest.MapFS{"a/x.yaml": file(text)}, nil).Noted()
+		noted := notes(t, fstest.MapFS{"a/x.yaml": file(text)}, nil)
 		if len(noted) != want || want > 0 && !strings.HasPrefix(noted.Error(), "a/x.yaml:20:7: the denial states neither message nor reviews") {
 			t.Errorf("%q: %v", more, noted)
 		}

@@ -3,9 +3,6 @@ package scenarios
 import (
 	"reflect"
 	"regexp"
-	"slices"
-
-	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Outcome is how the API server answered a request. The outcomes are kept apart so that one cannot be taken for
@@ -184,8 +181,13 @@ type MetricDelta struct {
 	Count    int    `json:"count" yaml:"count"`       // the increase
 }
 
-func (e *Expect) allReviews() []Review {
-	return slices.Concat(e.Reviews, slices.Concat(seq.Map(e.OneOf, func(a Alternative) []Review { return a.Reviews })...))
+// allReviews returns the reviews of the expectation, and then those of each alternative.
+func (e *Expect) allReviews() [][]Review {
+	lists := [][]Review{e.Reviews}
+	for i := range e.OneOf {
+		lists = append(lists, e.OneOf[i].Reviews)
+	}
+	return lists
 }
 
 func (c *checker) checkMetrics(m *MetricsExpect, path []any) {

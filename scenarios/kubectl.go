@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,27 +55,36 @@ func (e *ClientExpect) Answered(codes []int) *ClientExpect {
 	return e
 }
 
-// flags returns all values of a flag.
-func (k *Kubectl) flags(name string) (values []string) {
-	for _, a := range k.Args {
-		if v, ok := strings.CutPrefix(a, "--"+name+"="); ok {
-			values = append(values, v)
+// flagValues returns all values of a flag, in the order of the arguments. name is the flag as it is typed, such as
+// "--as-group".
+func (k *Kubectl) flagValues(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, a := range k.Args {
+			rest, isLonger := strings.CutPrefix(a, name)
+			value, isFlag := strings.CutPrefix(rest, "=")
+			isValue := isLonger && isFlag
+			if isValue && !yield(value) {
+				return
+			}
 		}
 	}
-	return values
 }
 
-// flag returns the value of a flag, or "" if it is not given.
-func (k *Kubectl) flag(name string) string {
-	values := append([]string{""}, k.flags(name)...)
-	return values[len(values)-1] // the last value counts
+// flagValue returns the value of a flag, or "" if it is not given. Of several values the last one counts.
+func (k *Kubectl) flagValue(name string) (last string) {
+	for value := range k.flagValues(name) {
+		last = value
+	}
+	return last
 }
 
 // Impersonate returns what kubectl sends because of the flags --as, --as-group, --as-uid and --as-user-extra, or nil
 // without any of them.
 func (k *Kubectl) Impersonate() *Impersonate {
-	i := &Impersonate{User: k.flag("as"), UID: k.flag("as-uid"), Groups: k.flags("as-group")}
-	for _, e := range k.flags("as-user-extra") {
+	i := &Impersonate{
+		User: k.flagValue("--as"), UID: k.flagValue("--as-uid"), Groups: slices.Collect(k.flagValues("--as-group")),
+	}
+	for e := range k.flagValues("--as-user-extra") {
 		key, value, _ := strings.Cut(e, "=")
 		if i.Extra == nil {
 			i.Extra = map[string][]string{}
@@ -105,7 +115,7 @@ func (k *Kubectl) request() *Request {
 	plain := slices.DeleteFunc(slices.Clone(k.Args), func(a string) bool { return strings.HasPrefix(a, "--as") })
 	return &Request{
 		By: k.By, Impersonate: k.Impersonate(), Verb: "kubectl",
-		Namespace: k.flag("namespace"), Path: strings.Join(plain, " "),
+		Namespace: k.flagValue("--namespace"), Path: strings.Join(plain, " "),
 	}
 }
 
@@ -150,11 +160,11 @@ func (st Step) outcome() Outcome {
 // expectedReviews returns all reviews that a step states.
 func (st Step) expectedReviews() (all []Review) {
 	if st.Expect != nil {
-		all = st.Expect.allReviews()
+		all = slices.Concat(st.Expect.allReviews()...)
 	}
 	if st.ExpectClient != nil {
 		for _, r := range st.ExpectClient.Requests {
-			all = append(all, r.Expect.allReviews()...)
+			all = append(all, slices.Concat(r.Expect.allReviews()...)...)
 		}
 	}
 	return all
@@ -173,15 +183,22 @@ func (c *checker) checkKubectl(k *Kubectl, path []any) {
 	c.require(extend(path, "args"), len(k.Args) == 0, "kubectl's arguments")
 	c.failIf(k.Version != "" && !kubectlVersion.MatchString(k.Version), extend(path, "version"), "version is %q (expected a minor, such as 1.34)", k.Version)
 	for i, a := range k.Args {
-		if slices.Contains([]string{"-n", "--namespace", "--as", "--as-group", "--as-uid", "--as-user-extra"}, a) {
+		flag, _, hasValue := strings.Cut(a, "=")
+		switch {
+		case slices.Contains(harnessFlags, flag):
+			c.fail(extend(path, "args", i), "%s is given (expected it left out: the harness sets it)", flag)
+		case slices.Contains(valueFlags, flag) && !hasValue:
 			c.fail(extend(path, "args", i), "%q has its value in the next argument (expected --flag=value)", a)
-		}
-		for _, own := range []string{"--kubeconfig", "--server", "--token", "--cache-dir", "--user", "--context", "--cluster"} {
-			c.failIf(a == own || strings.HasPrefix(a, own+"="), extend(path, "args", i),
-				"%s is given (expected it left out: the harness sets it)", own)
 		}
 	}
 }
+
+var (
+	// valueFlags are the flags whose value must not be in the next argument.
+	valueFlags = []string{"-n", "--namespace", "--as", "--as-group", "--as-uid", "--as-user-extra"}
+	// harnessFlags are the flags that the harness sets.
+	harnessFlags = []string{"--kubeconfig", "--server", "--token", "--cache-dir", "--user", "--context", "--cluster"}
+)
 
 func (c *checker) checkClient(e *ClientExpect, path []any) {
 	c.require(extend(path, "exitCode"), e.ExitCode == nil, "the exit code")

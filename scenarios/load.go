@@ -39,7 +39,28 @@ var validID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$
 //
 // The error, if any, is of type Errors and holds all violations of all files.
 func Load(files, fixtures fs.FS) (*Set, error) {
-	l := &loader{files: files, fixtures: &fixtureStore{fs: fixtures}}
+	set, _, err := newLoader(files, fixtures).loadAll()
+	return set, err
+}
+
+// Notes returns the expectations in files that only say what follows from others (they can be left out, and are judged
+// nevertheless), and the denials that say neither what was answered nor what was asked. It loads the files as Load
+// does. That only authors want to know, so other commands do not wait for it.
+func Notes(files, fixtures fs.FS) (Errors, error) {
+	l := newLoader(files, fixtures)
+	l.takesNotes = true
+	_, notes, err := l.loadAll()
+	return notes, err
+}
+
+func newLoader(files, fixtures fs.FS) *loader {
+	return &loader{files: files, fixtures: &fixtureStore{fs: fixtures}}
+}
+
+// loadAll reads and checks all files. notes are empty unless the loader takes some.
+func (l *loader) loadAll() (_ *Set, notes Errors, _ error) {
+	loading.begin()
+	defer loading.end()
 	paths := l.walk()
 	loaded := make([]*loadedFile, len(paths))
 	var parsing errgroup.Group // uses all processors, because this is most of the cost of every command
@@ -59,21 +80,22 @@ func Load(files, fixtures fs.FS) (*Set, error) {
 	}
 	errs := l.errs
 	for _, f := range loaded {
-		set.noted = append(set.noted, f.source.noted...)
+		notes = append(notes, f.source.noted...)
 		checkTwin(f, set, broken)
 		checkSetup(f, set, broken)
 		errs = append(errs, f.source.errs...)
 	}
 	if err := errs.orNil(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return set, nil
+	return set, notes, nil
 }
 
 type loader struct {
-	files    fs.FS
-	fixtures *fixtureStore
-	errs     Errors // the errors that belong to no parsed file
+	files      fs.FS
+	fixtures   *fixtureStore
+	takesNotes bool
+	errs       Errors // the errors that belong to no parsed file
 }
 
 type loadedFile struct {
@@ -191,7 +213,9 @@ func (l *loader) load(file string) *loadedFile {
 	s.Digest = hex.EncodeToString(digest.Sum(nil))
 	check(f)
 	if len(f.source.broken) == 0 {
-		f.findNoted()
+		if l.takesNotes {
+			f.findNoted()
+		}
 		*s = *s.Full()
 	}
 	return f

@@ -122,8 +122,7 @@ func TestPrintedScenarios(t *testing.T) {
 			}
 			files[twin+".yaml"] = &fstest.MapFile{Data: raw}
 		}
-		set := mustLoad(t, files, fixtures.FS)
-		for _, e := range set.Noted() {
+		for _, e := range notes(t, files, fixtures.FS) {
 			t.Errorf("%s: %v", file, e)
 		}
 	}

@@ -13,13 +13,7 @@ import (
 type Set struct {
 	all  []*Scenario // sorted by ID
 	byID map[string]*Scenario
-
-	noted Errors
 }
-
-// Noted returns the expectations in files that only say what follows from others (they can be left out, and are judged
-// nevertheless), and the denials that say neither what was answered nor what was asked.
-func (s *Set) Noted() Errors { return s.noted }
 
 func (s *Set) add(sc *Scenario) {
 	i, _ := slices.BinarySearchFunc(s.all, sc.ID, func(e *Scenario, id string) int { return strings.Compare(e.ID, id) })

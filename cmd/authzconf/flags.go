@@ -201,7 +201,11 @@ func newLint() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for _, e := range texts.Set.Noted() {
+		notes, err := scenarios.Notes(texts.Scenarios, texts.Fixtures)
+		if err != nil {
+			return err
+		}
+		for _, e := range notes {
 			_, _ = fmt.Fprintf(c.ErrOrStderr(), "note: %s: %s\n", filepath.Join(flags.dir, e.Place()), e.Msg)
 		}
 		text := reports.Plural(len(texts.Set.All()), "scenario")

@@ -194,8 +194,8 @@ packages = $$(go list ./... | sed 's,^$(MODULE)/*,,' | awk '$(1) { print "./" $$
 profiled = $(if $(PROFILED),-debug-actiongraph=$(PROFILED)/$(1).json -exec '$(PROFILED)/profile run $(PROFILED)')
 
 # Tests are linked without the tables for debuggers, which takes three quarters of the time; stack traces need none. go vet looks at them
-# in test-vet.
-GO_TEST := go test -vet=off -ldflags=-w
+# in test-vet. One package more than there are processors is tested at a time, because many tests wait for API servers.
+GO_TEST := go test -vet=off -ldflags=-w -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .PHONY: test
 test: build ## vet, and run all tests that are not for the night, those against real programs too

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/authzconf/authzconf/clusters"
+	"github.com/authzconf/authzconf/clusters/image"
 	"github.com/authzconf/authzconf/reports"
 )
 
@@ -50,4 +51,13 @@ func (s *Server) began(ctx context.Context) (time.Time, error) {
 		return time.Time{}, errors.New("/metrics has no " + ProcessStartMetric)
 	}
 	return time.UnixMilli(int64(math.Round(1000 * family.GetMetric()[0].GetGauge().GetValue()))), nil
+}
+
+// LoadImage puts an image on every node. No nodes are an error: scenarios that need them are not selected there.
+func (s *Server) LoadImage(ctx context.Context, archive []byte) error {
+	nodes, ok := s.cluster.(image.Loader)
+	if !ok {
+		return errors.New("this cluster has no nodes to put an image on")
+	}
+	return nodes.LoadImage(ctx, archive)
 }

@@ -1,10 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,11 +13,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/discovery"
 
 	"github.com/authzconf/authzconf/clusters"
-	"github.com/authzconf/authzconf/clusters/image"
 	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/internal/seq"
@@ -259,127 +255,4 @@ func (s *Server) witnessMetrics(ctx context.Context, before map[string]map[strin
 		s.Witness.SeenAuthorizers = append(s.Witness.SeenAuthorizers, reports.AuthorizerEvidence{Authorizer: a, Evidence: evidence})
 	}
 	return nil
-}
-
-// LoadImage puts an image on every node. No nodes are an error: scenarios that need them are not selected there.
-func (s *Server) LoadImage(ctx context.Context, archive []byte) error {
-	nodes, ok := s.cluster.(image.Loader)
-	if !ok {
-		return errors.New("this cluster has no nodes to put an image on")
-	}
-	return nodes.LoadImage(ctx, archive)
-}
-
-// EventsBy are the audit events of finished requests by a user that nobody awaited, in no order: those that a program in
-// the cluster sent.
-func (s *Server) EventsBy(user string) (all []auditv1.Event, err error) {
-	for _, raw := range s.Events(user) {
-		var event auditv1.Event
-		if err := json.Unmarshal(raw, &event); err != nil {
-			return nil, fmt.Errorf("an audit event cannot be read: %w", err)
-		}
-		if event.User.Username == user {
-			all = append(all, event)
-		}
-	}
-	return all, nil
-}
-
-// Events returns the audit events of finished requests that contain one of the texts, unless somebody awaited them.
-func (s *Server) Events(texts ...string) []json.RawMessage {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	return findEvents(s.events.events, texts)
-}
-
-// OpenEvents returns the audit events of the beginning of answers that go on, such as those of open watches, and that
-// contain one of the texts.
-func (s *Server) OpenEvents(texts ...string) []json.RawMessage {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	open := maps.Clone(s.events.started)
-	maps.DeleteFunc(open, func(auditID string, _ json.RawMessage) bool { return s.events.events[auditID] != nil })
-	return findEvents(open, texts)
-}
-
-// findEvents returns those events that contain one of the texts.
-func findEvents(events map[string]json.RawMessage, texts []string) (matches []json.RawMessage) {
-	for _, raw := range events {
-		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(raw, []byte(text)) }) {
-			matches = append(matches, raw)
-		}
-	}
-	return matches
-}
-
-// Wanted returns a target as its options ask for it, to compare with what was found.
-func (o Options) Wanted() reports.Found {
-	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
-	f.Witness.ExpectedGate, f.Witness.AskedSettings = f.Facts.Gate, expectedSettings(o)
-	f.Witness.FeatureGate = expectedFeatureGate(o)
-	m, _ := loadMiddle(o.Chain) // a chain that is none has no target
-	f.Witness.AskedAuthorizers = m.listAuthorizers()
-	return f
-}
-
-// CheckFound returns how a control plane is not the one that was asked for, or which of its programs cannot come from where
-// the witness says it comes from.
-func CheckFound(found, want reports.Found) error {
-	if err := found.Check(want); err != nil {
-		return err
-	}
-	return checkPrograms(found.Witness.Programs)
-}
-
-func checkPrograms(programs []reports.Program) error {
-	for _, p := range programs {
-		if err := local.CheckProgram(p.Origin, p.Name, p.Version, p.SHA256); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Found returns the target as it was found to be.
-func (s *Server) Found() reports.Found {
-	return reports.Found{Cell: s.Cell, Facts: s.Facts, Witness: s.Witness}
-}
-
-// ExpectedFacts is what scenarios are selected by on a target that is as asked for. The witness has to confirm it.
-func ExpectedFacts(o Options) scenarios.Facts {
-	f := scenarios.Facts{
-		Kubernetes: o.Effective(),
-		Binary:     o.Cell.Kubernetes,
-		Chain:      o.Chain,
-		Gate:       EffectiveGate(o.Effective(), o.askedGate()),
-	}
-	f.FeatureGates = o.effectiveFeatureGates()
-	f.Capabilities = capabilities(o, f)
-	return f
-}
-
-// capabilities says what scenarios can ask of a cluster, in the order of reports.
-func capabilities(o Options, f scenarios.Facts) (list scenarios.Capabilities) {
-	can := o.Capabilities()
-	recorded := can.Recorder && o.Plain == nil
-	isCounted := f.Gate == scenarios.GateOn && !minorBefore(f.Binary, 36)
-	for _, c := range []struct {
-		capability scenarios.Capability
-		has        bool
-	}{
-		{scenarios.Reviews, recorded},
-		{scenarios.Audit, can.AuditLog && o.Plain == nil},
-		{scenarios.RequestHeader, !can.Foreign},
-		{scenarios.Tokens, true},
-		{scenarios.RBAC, true},
-		{scenarios.Aggregation, recorded},
-		{scenarios.Metrics, can.Metrics && isCounted},
-		{scenarios.KubeletNodes, can.Nodes},
-		{scenarios.Signing, can.Processes},
-	} {
-		if c.has {
-			list = append(list, c.capability)
-		}
-	}
-	return list
 }

@@ -11,7 +11,7 @@ import (
 
 // check compares the grants with the model of the API server. What was seen must be allowed in its mode, and each
 // neighbour must be denied. It returns the differences.
-func check(grants []scenarios.Grant, seen []advice.Seen, neighbours []advice.Neighbour) ([]string, error) {
+func check(grants []scenarios.Grant, seen []advice.ObservedImpersonation, neighbours []advice.Neighbour) ([]string, error) {
 	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn, Grants: grants})
 	if err != nil {
 		return nil, err
@@ -26,15 +26,15 @@ func check(grants []scenarios.Grant, seen []advice.Seen, neighbours []advice.Nei
 		}
 	}
 	for _, n := range neighbours {
-		if p := ask(server, n.Seen); p.Outcome != scenarios.ImpersonationForbidden {
-			wrong = append(wrong, fmt.Sprintf("%s was not seen (another %s) and is allowed, by %s", n.Seen, n.Differs, p.Mode))
+		if p := ask(server, n.ObservedImpersonation); p.Outcome != scenarios.ImpersonationForbidden {
+			wrong = append(wrong, fmt.Sprintf("%s was not seen (another %s) and is allowed, by %s", n.ObservedImpersonation, n.Differs, p.Mode))
 		}
 	}
 	return wrong, nil
 }
 
 // ask predicts one request on a server with empty caches.
-func ask(server *oracle.Server, s advice.Seen) oracle.Prediction {
+func ask(server *oracle.Server, s advice.ObservedImpersonation) oracle.Prediction {
 	server.Advance(time.Minute)
 	a := s.Sendable()
 	return server.Do(oracle.Authenticated(s.Requestor), &s.As, oracle.Request{Attributes: oracle.Attributes{

@@ -100,7 +100,7 @@ func checkSameUsers(t *testing.T, summary *advice.Summary, want authenticationv1
 // verified once.
 func TestSeenListsInsteadOnce(t *testing.T) {
 	summary := bookOf(t, advice.Options{}, event(agent, "get", "/version", user("system:node:node-2", "system:nodes"), ""), event(agent, "get", "/version", user("system:node:node-2", "system:nodes", "system:nodes"), ""))
-	served := slices.DeleteFunc(summary.Seen(), func(s advice.Seen) bool { return s.Mode == "" })
+	served := slices.DeleteFunc(summary.Seen(), func(s advice.ObservedImpersonation) bool { return s.Mode == "" })
 	if len(served) != 1 || served[0].Mode != oracle.ArbitraryNode {
 		t.Errorf("%+v", served)
 	}

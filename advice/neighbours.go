@@ -10,7 +10,7 @@ import (
 
 // Neighbour is an impersonation that was not seen and that differs in one respect from one that was.
 type Neighbour struct {
-	Seen
+	ObservedImpersonation
 	Differs string // user, verb, resource, namespace, name or path
 }
 
@@ -20,7 +20,7 @@ const neighbourSuffix = "-neighbour"
 // Neighbours returns, for each impersonation that was seen, neighbours that must be denied: with another user, verb,
 // resource, namespace and name. It leaves out what the requestor was also seen to do in that mode. gaps counts the
 // respects in which there is no neighbour to try, such as another namespace where all of them are allowed.
-func Neighbours(observations []Seen) (out []Neighbour, gaps map[string]int) {
+func Neighbours(observations []ObservedImpersonation) (out []Neighbour, gaps map[string]int) {
 	wide := footprint{}
 	for _, s := range observations {
 		wide[s.foot()] = true
@@ -58,7 +58,7 @@ var (
 )
 
 // changedActions returns the actions that differ from a seen one in one respect.
-func (s Seen) changedActions() map[string][]Action {
+func (s ObservedImpersonation) changedActions() map[string][]Action {
 	change := func(values []string, set func(*Action, string)) (out []Action) {
 		for _, v := range values {
 			a := s.Action
@@ -116,14 +116,14 @@ type footKey struct {
 }
 
 // foot returns the part of an impersonation that counts for a footprint.
-func (s Seen) foot() footKey {
+func (s ObservedImpersonation) foot() footKey {
 	s.Action.Version, s.Action.AnyName = "", false
 	return footKey{s.Requestor.Name, s.Mode, s.Action}
 }
 
 // includes reports whether the requestor was seen to do an action, or a wider one: without a name, which RBAC cannot
 // tell from all names, or in all namespaces.
-func (f footprint) includes(s Seen, a Action) bool {
+func (f footprint) includes(s ObservedImpersonation, a Action) bool {
 	s.Action = a
 	key := s.foot()
 	for _, key.action.Name = range []string{a.Name, ""} {
@@ -137,7 +137,7 @@ func (f footprint) includes(s Seen, a Action) bool {
 }
 
 // Sendable returns the action with an example of a name, if names were left out.
-func (s Seen) Sendable() Action {
+func (s ObservedImpersonation) Sendable() Action {
 	a := s.Action
 	if a.AnyName && a.Name == "" {
 		a.Name = "any"
@@ -146,6 +146,6 @@ func (s Seen) Sendable() Action {
 }
 
 // String returns the impersonation for people.
-func (s Seen) String() string {
+func (s ObservedImpersonation) String() string {
 	return fmt.Sprintf("%s as %s: %s", s.Requestor.Name, s.As.User, s.Action)
 }

@@ -79,7 +79,7 @@ func TestProfiles(t *testing.T) {
 }
 
 // expectDecision checks whether a server with only these grants allows an impersonation.
-func expectDecision(t *testing.T, profile string, s advice.Seen, grants []scenarios.Grant, isAllowed bool) {
+func expectDecision(t *testing.T, profile string, s advice.ObservedImpersonation, grants []scenarios.Grant, isAllowed bool) {
 	t.Helper()
 	server, err := oracle.New(oracle.Config{Kubernetes: "1.37", Gate: scenarios.GateOn, Grants: grants})
 	if err != nil {
@@ -91,7 +91,7 @@ func expectDecision(t *testing.T, profile string, s advice.Seen, grants []scenar
 }
 
 // describeKind returns what blocks a kind of impersonation, and what would serve in its place.
-func describeKind(k advice.Judged) string {
+func describeKind(k advice.JudgedImpersonation) string {
 	switch {
 	case k.Instead == "":
 		return k.Blocked
@@ -102,7 +102,7 @@ func describeKind(k advice.Judged) string {
 }
 
 // legacyOf returns whether the product's own legacy grants allow an impersonation, if the product sends it.
-func legacyOf(kinds []advice.Judged, as scenarios.Impersonate) (isAllowed, isSent bool) {
+func legacyOf(kinds []advice.JudgedImpersonation, as scenarios.Impersonate) (isAllowed, isSent bool) {
 	for _, k := range kinds {
 		if fmt.Sprint(k.As) == fmt.Sprint(as) {
 			return k.Legacy, true

@@ -54,8 +54,8 @@ func (a Action) String() string {
 	return a.Verb + " " + verdicts.RenderAbout(scenarios.Review{Group: a.APIGroup, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name})
 }
 
-// Seen is a kind of impersonation that was seen: one user did something on behalf of another.
-type Seen struct {
+// ObservedImpersonation is a kind of impersonation that was seen: one user did something on behalf of another.
+type ObservedImpersonation struct {
 	// Requestor authenticated. Of its extra only the node is kept, and only if the mode looks at it.
 	Requestor scenarios.User
 	As        scenarios.Impersonate // what the impersonation headers asked for
@@ -216,9 +216,9 @@ const onPrefix = "impersonate-on:"
 // Empty reports whether nothing was seen.
 func (s *Summary) Empty() bool { return s.size == 0 && len(s.masters) == 0 }
 
-// Seen returns everything that was seen, in a fixed order, each followed by the request that would better be sent for
+// ObservedImpersonation returns everything that was seen, in a fixed order, each followed by the request that would better be sent for
 // the same user, if any.
-func (s *Summary) Seen() (out []Seen) {
+func (s *Summary) Seen() (out []ObservedImpersonation) {
 	for _, name := range slices.Sorted(maps.Keys(s.requestors)) {
 		r := s.requestors[name]
 		pairs := r.sorted()
@@ -241,9 +241,9 @@ func (s *Summary) Seen() (out []Seen) {
 }
 
 // describe returns what the requestor did on behalf of somebody, or could do.
-func (r *requestor) describe(p pair, count int64) Seen {
+func (r *requestor) describe(p pair, count int64) ObservedImpersonation {
 	who := scenarios.User{Name: r.name, Groups: sets.List(r.groups), Extra: p.as.node}
-	return Seen{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: *p.action, Count: count}
+	return ObservedImpersonation{Requestor: who, As: p.as.as, Mode: p.as.mode, Action: *p.action, Count: count}
 }
 
 // served returns the pair that a constrained mode can serve: this one, or the one for the same user by another request.
@@ -329,8 +329,8 @@ func Profiles() (all []Profile, err error) {
 	return all, nil
 }
 
-// Judged is a kind of impersonation by a product, with what becomes of it.
-type Judged struct {
+// JudgedImpersonation is a kind of impersonation by a product, with what becomes of it.
+type JudgedImpersonation struct {
 	Sent
 	// Mode is the constrained mode that serves it. Blocked says why none does.
 	Mode    oracle.Mode `json:"mode,omitempty"`
@@ -343,7 +343,7 @@ type Judged struct {
 }
 
 // Summary returns what the product does as if a log contained it, and what becomes of each kind.
-func (p Profile) Summary() (_ *Summary, all []Judged, _ error) {
+func (p Profile) Summary() (_ *Summary, all []JudgedImpersonation, _ error) {
 	summary, err := NewSummary(Options{})
 	if err != nil {
 		return nil, nil, err
@@ -364,7 +364,7 @@ func (p Profile) Summary() (_ *Summary, all []Judged, _ error) {
 		isRefused := slices.ContainsFunc((Kept{Legacy: id.legacy}).legacyChecks(), func(spec authorizationv1.SubjectAccessReviewSpec) bool {
 			return !scenarios.Covered(p.Legacy, spec)
 		})
-		all = append(all, Judged{sent, id.mode, id.why, id.instead.String(), !isRefused})
+		all = append(all, JudgedImpersonation{sent, id.mode, id.why, id.instead.String(), !isRefused})
 	}
 	return summary, all, nil
 }

@@ -130,7 +130,7 @@ func (j *judgement) concludeLoad() {
 	if len(rates) == 0 {
 		return
 	}
-	r := LevelResult{Level: Load, Measured: Measured{Rates: rates}}
+	r := LevelResult{Level: Load, Measurements: Measurements{Rates: rates}}
 	for _, rate := range rates {
 		if rate.Inconclusive {
 			r.Inconclusive = "the harness was late itself at a rate"

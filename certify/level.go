@@ -53,11 +53,11 @@ type LevelResult struct {
 	Reviews, Planned int
 	// Findings is how many kinds of findings keep the level from being granted.
 	Findings int
-	Measured
+	Measurements
 }
 
-// Measured is what some levels have in addition to findings.
-type Measured struct {
+// Measurements are what some levels have in addition to findings.
+type Measurements struct {
 	// NotSupported says why the level cannot be tried with what the vendor provides.
 	NotSupported string
 	// Inconclusive says why nothing can be said although everything was tried.

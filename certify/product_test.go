@@ -56,7 +56,7 @@ func smallProduct(b *Plan, w *Webhook) product.Product {
 // trialRun is a run of certify, with the folder that it wrote.
 type trialRun struct {
 	product product.Product
-	made    *product.Made
+	made    *product.RunResult
 	folder  string
 }
 

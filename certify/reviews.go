@@ -74,7 +74,7 @@ func (c *reviewCollector) collect(s *scenarios.Scenario, f scenarios.Facts) erro
 }
 
 // visibleReviews returns the reviews of a scenario that webhooks see.
-func visibleReviews(played []oracle.Played) (out []spec) {
+func visibleReviews(played []oracle.PredictedRequest) (out []spec) {
 	for _, p := range played {
 		for _, segment := range p.Prediction.Segments {
 			for _, run := range segment.Runs {

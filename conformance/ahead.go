@@ -15,7 +15,7 @@ const preparedAhead = 8
 // preparation is a scenario that has what its requests need, or the evidence of why it has not.
 type preparation struct {
 	job      *job
-	prepared *replay.Prepared
+	prepared *replay.PreparedScenario
 	broken   *verdicts.Evidence
 }
 

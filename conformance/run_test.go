@@ -31,9 +31,9 @@ func planOf(t *testing.T, gate scenarios.Gate, files fstest.MapFS) *conformance.
 }
 
 // execute runs a plan, and returns its report and record.
-func execute(ctx context.Context, t *testing.T, p *conformance.Plan) (*product.Made, error) {
+func execute(ctx context.Context, t *testing.T, p *conformance.Plan) (*product.RunResult, error) {
 	return product.Execute(ctx, product.Run{
-		Prepared: &product.Prepared{Product: conformance.Product, Plan: p}, Invocation: product.NewInvocation(nil, "v0", t.Output()),
+		PreparedRun: &product.PreparedRun{Product: conformance.Product, Plan: p}, Invocation: product.NewInvocation(nil, "v0", t.Output()),
 		Command: []string{"authzconf", "run"}, Say: func(text string) { t.Log(text) },
 		Judged: func(product.Case, reports.Result) {},
 	})
@@ -46,7 +46,7 @@ func TestInterruptedBeforeTheFirstScenario(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 {
-		ended := make(chan *product.Made)
+		ended := make(chan *product.RunResult)
 		go func() {
 			made, err := execute(ctx, t, plan)
 			if err != nil {

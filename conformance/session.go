@@ -196,7 +196,7 @@ func (c *Cell) newReplayer() (*replay.Replayer, error) {
 }
 
 // Run replays a scenario of the cell and records what was seen. kept, if given, is what the scenario has already.
-func (c *Cell) Run(ctx context.Context, run *replay.Replayer, s *scenarios.Scenario, kept *replay.Kept) {
+func (c *Cell) Run(ctx context.Context, run *replay.Replayer, s *scenarios.Scenario, kept *replay.KeptSetup) {
 	j := c.jobs[s.ID]
 	c.keep(j, c.replay(ctx, run, j, func() *verdicts.Evidence {
 		if kept != nil {

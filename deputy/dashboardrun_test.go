@@ -69,7 +69,7 @@ func dashboardFlags(address, trail string, more ...string) []string {
 }
 
 // runDashboard runs deputy with a command that starts the small dashboard, right or with a fault.
-func runDashboard(t *testing.T, fault string, more ...string) *product.Made {
+func runDashboard(t *testing.T, fault string, more ...string) *product.RunResult {
 	t.Helper()
 	address, trail := freeAddress(t), filepath.Join(t.TempDir(), "trail")
 	if err := os.WriteFile(trail, nil, 0o600); err != nil {
@@ -80,7 +80,7 @@ func runDashboard(t *testing.T, fault string, more ...string) *product.Made {
 }
 
 // checkRun compares the outcome of a run with the expected one, and verifies the report.
-func checkRun(t *testing.T, made *product.Made, want verdicts.Verdict) {
+func checkRun(t *testing.T, made *product.RunResult, want verdicts.Verdict) {
 	t.Helper()
 	if o := made.Report.Outcome; o.Result != want {
 		t.Errorf("%+v", o)

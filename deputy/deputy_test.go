@@ -80,7 +80,7 @@ func TestRun(t *testing.T) {
 }
 
 // verifyChanged verifies a report in which one file was changed.
-func verifyChanged(t *testing.T, made *product.Made, file, from, to string) []string {
+func verifyChanged(t *testing.T, made *product.RunResult, file, from, to string) []string {
 	t.Helper()
 	isChanged := false
 	v := producttest.Verify(t, Product, made, func(name string, data []byte) []byte {

@@ -57,7 +57,7 @@ func (p *plan) subject() reports.Subject {
 // describeGroup adds the control plane on which a group was tried, and what broke.
 func describeGroup(out *reports.Group, name string, view record.View) error {
 	if view.Has(targetKey(name)) {
-		server, err := record.Read[reports.Found](view, targetKey(name))
+		server, err := record.Read[reports.FoundTarget](view, targetKey(name))
 		if err != nil {
 			return err
 		}

@@ -128,8 +128,8 @@ func stopPlanes(planes []*plane) (err error) {
 // recordPlane records the control plane that was started for a group if it is the one that was requested. Otherwise it
 // stops it.
 func recordPlane(log *record.Log, events product.Observer, options server.Options, group string, p *plane) error {
-	facts := p.Found()
-	err := server.CheckFound(facts, options.Wanted())
+	facts := p.FoundTarget()
+	err := server.CheckTarget(facts, options.AskedTarget())
 	if err == nil {
 		err = log.Append(targetKey(group), facts)
 	}

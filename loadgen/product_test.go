@@ -24,7 +24,7 @@ import (
 )
 
 // execute judges a run of simulated.Profile.
-func execute(t *testing.T, r run.Run, args ...string) *product.Made {
+func execute(t *testing.T, r run.Run, args ...string) *product.RunResult {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "simulated.yaml")
 	if err := os.WriteFile(file, []byte(simulated.Profile), 0o600); err != nil {
@@ -34,7 +34,7 @@ func execute(t *testing.T, r run.Run, args ...string) *product.Made {
 	return producttest.Run(t.Context(), t, Replaying(r), words...)
 }
 
-func save(t *testing.T, made *product.Made) string {
+func save(t *testing.T, made *product.RunResult) string {
 	t.Helper()
 	rendered, err := pages.Render(made.Report)
 	if err != nil {

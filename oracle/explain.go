@@ -252,8 +252,8 @@ func subject(p Prediction) scenarios.User {
 	return p.Requestor
 }
 
-// Played is one request of a scenario with what the model predicts for it.
-type Played struct {
+// PredictedRequest is one request of a scenario with what the model predicts for it.
+type PredictedRequest struct {
 	Step       int               // the index of the step, from 0
 	Expect     *scenarios.Expect // what the scenario states; nil if nothing
 	Prediction Prediction        // what the model says
@@ -261,7 +261,7 @@ type Played struct {
 
 // Play runs a scenario, bound or not, on a server of its own: waits, grants and revocations included. f says which
 // server, its capabilities do not matter; fixtures is where authorizer chains are described.
-func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]Played, error) {
+func Play(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) ([]PredictedRequest, error) {
 	server, err := ServerFor(s, f, fixtures)
 	if err != nil {
 		return nil, err
@@ -275,8 +275,8 @@ type Span struct{ Sent, Answered time.Duration }
 // PlayAt does what Play does for requests with these times, whatever the waits say. sureSteps is how many of the
 // predictions hold wherever within a request the server looked at what it remembers: up to one that may just, or just
 // not, have come too late.
-func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Span) (out []Played, sureSteps int, err error) {
-	var bounds [2][]Played
+func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Span) (out []PredictedRequest, sureSteps int, err error) {
+	var bounds [2][]PredictedRequest
 	for i := range bounds {
 		server, err := ServerFor(s, f, fixtures)
 		if err != nil {
@@ -297,7 +297,7 @@ func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Sp
 	return bounds[0], sureSteps, nil
 }
 
-func playSteps(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []Played, err error) {
+func playSteps(s *scenarios.Scenario, server *Server, before func(*Server), fixtures fs.FS) (out []PredictedRequest, err error) {
 	for i, st := range s.Steps {
 		list, err := exchanges(s, i, st)
 		if err != nil {
@@ -310,7 +310,7 @@ func playSteps(s *scenarios.Scenario, server *Server, before func(*Server), fixt
 		}
 		for _, x := range list {
 			before(server)
-			out = append(out, Played{i, x.expect, server.Receive(x.by, s.Requestors[x.by], x.imp, x.request)})
+			out = append(out, PredictedRequest{i, x.expect, server.Receive(x.by, s.Requestors[x.by], x.imp, x.request)})
 		}
 	}
 	return out, nil

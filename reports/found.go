@@ -8,16 +8,16 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-// Found is a control plane as it was asked for and as it was found to be.
-type Found struct {
+// FoundTarget is a control plane as it was asked for and as it was found to be.
+type FoundTarget struct {
 	verdicts.Cell `json:",inline"`
 	Facts         scenarios.Facts `json:"facts"`
 	Witness       Witness         `json:"witness"`
 }
 
 // Check returns how a control plane differs from the one that its options ask for.
-func (f Found) Check(want Found) error {
-	bare := Found{Cell: f.Cell, Facts: f.Facts}
+func (f FoundTarget) Check(want FoundTarget) error {
+	bare := FoundTarget{Cell: f.Cell, Facts: f.Facts}
 	bare.Witness.ExpectedGate, bare.Witness.AskedAuthorizers = f.Witness.ExpectedGate, f.Witness.AskedAuthorizers
 	bare.Witness.AskedSettings = f.Witness.AskedSettings
 	if g := f.Witness.FeatureGate; g != nil {

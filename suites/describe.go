@@ -127,7 +127,7 @@ func (r *Run) begin() {
 		go func() {
 			defer close(r.done)
 			r.made, r.err = product.Execute(ctx, product.Run{
-				Prepared: r.prepared, Invocation: r.invocation, Command: r.command,
+				PreparedRun: r.prepared, Invocation: r.invocation, Command: r.command,
 				Say:    func(text string) { _, _ = fmt.Fprintln(ginkgo.GinkgoWriter, text) },
 				Status: func(string) {},
 				Judged: r.addResult,

@@ -172,7 +172,7 @@ func NewRun(line *product.CommandLine, command []string) (*Run, error) {
 
 // Run is one run of a plan whose verdicts are specs.
 type Run struct {
-	prepared   *product.Prepared
+	prepared   *product.PreparedRun
 	invocation *product.Invocation
 	command    []string
 	output     product.Output
@@ -181,6 +181,6 @@ type Run struct {
 	start sync.Once
 	stop  context.CancelFunc
 	done  chan struct{} // closed when the run has ended
-	made  *product.Made
+	made  *product.RunResult
 	err   error
 }

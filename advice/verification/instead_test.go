@@ -96,7 +96,7 @@ func sendByLegacy(ctx context.Context, t *testing.T, cell server.Options, summar
 	}
 	sender, users := &run{target: target}, map[string]authenticationv1.UserInfo{}
 	for _, as := range redundantHeaders {
-		e, code, err := sender.send(ctx, advice.Seen{Requestor: scenarios.User{Name: requestor}, As: as, Action: advice.Action{Verb: "get", Path: "/version"}})
+		e, code, err := sender.send(ctx, advice.ObservedImpersonation{Requestor: scenarios.User{Name: requestor}, As: as, Action: advice.Action{Verb: "get", Path: "/version"}})
 		if err != nil || e.ImpersonatedUser == nil {
 			t.Fatalf("%v: code %d, %+v, %v", as, code, e, err)
 		}

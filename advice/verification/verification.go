@@ -37,7 +37,7 @@ type Options struct {
 	Target    server.Options
 	Manifests []byte // the advised objects as they are printed
 	// Seen must be allowed, each in its mode. Neighbours must be denied.
-	Seen       []advice.Seen
+	Seen       []advice.ObservedImpersonation
 	Neighbours []advice.Neighbour
 	// Progress receives lines. It must not be nil.
 	Progress func(string)
@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 // Review compares a running cluster with what was seen and with its neighbours, by the answers of its authorizers to
 // the reviews of every mode. It sends and creates nothing else. model is the model of the cluster's API server, with
 // the cluster as its authorizer.
-func Review(ctx context.Context, model *oracle.Server, observations []advice.Seen, neighbours []advice.Neighbour) (*Findings, error) {
+func Review(ctx context.Context, model *oracle.Server, observations []advice.ObservedImpersonation, neighbours []advice.Neighbour) (*Findings, error) {
 	run := &run{server: model, found: &Findings{Otherwise: map[string]int{}}}
 	err := run.verifyAll(ctx, Options{Seen: observations, Neighbours: neighbours})
 	return run.found, err
@@ -110,7 +110,7 @@ func (r *run) verifyAll(ctx context.Context, o Options) error {
 		group.Go(func() error { return r.verify(ctx, s, "") })
 	}
 	for _, n := range o.Neighbours {
-		group.Go(func() error { return r.verify(ctx, n.Seen, n.Differs) })
+		group.Go(func() error { return r.verify(ctx, n.ObservedImpersonation, n.Differs) })
 	}
 	err := group.Wait()
 	slices.Sort(r.found.Wrong)
@@ -118,7 +118,7 @@ func (r *run) verifyAll(ctx context.Context, o Options) error {
 }
 
 // reviewModes finds out by which modes the requestor may do it now, and judges that.
-func (r *run) reviewModes(s advice.Seen, differs string) {
+func (r *run) reviewModes(s advice.ObservedImpersonation, differs string) {
 	var by, lacking []string
 	for _, need := range r.server.Missing(oracle.Authenticated(s.Requestor), &s.As, oracle.RequestOf(httpForm(s.Sendable()))) {
 		if need.Refused == "" && len(need.Grants) == 0 {
@@ -147,7 +147,7 @@ func (r *run) reviewModes(s advice.Seen, differs string) {
 }
 
 // verify sends a request and judges the answer. differs is empty if the request must be allowed.
-func (r *run) verify(ctx context.Context, s advice.Seen, differs string) error {
+func (r *run) verify(ctx context.Context, s advice.ObservedImpersonation, differs string) error {
 	if r.server != nil {
 		r.reviewModes(s, differs)
 		return ctx.Err()
@@ -180,7 +180,7 @@ func isUser(got *authenticationv1.UserInfo, want scenarios.User) bool {
 
 // send sends a request as its requestor, and waits for its audit event. The request has no effect, because the
 // impersonated user has hardly any permission on this control plane.
-func (r *run) send(ctx context.Context, s advice.Seen) (*auditv1.Event, int, error) {
+func (r *run) send(ctx context.Context, s advice.ObservedImpersonation) (*auditv1.Event, int, error) {
 	request := httpForm(s.Sendable())
 	req, err := replay.NewRequest(ctx, r.target.Host(), request)
 	if err != nil {

@@ -79,7 +79,7 @@ func TestFails(t *testing.T) {
 		}, "http-status"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := &producttest.Noted{Ctx: t.Context()}
+			n := &producttest.FailureLog{Ctx: t.Context()}
 			c.run(n)
 			if !strings.Contains(strings.Join(n.Failed, "\n"), c.want) {
 				t.Errorf("%q is not in %q", c.want, n.Failed)
@@ -90,7 +90,7 @@ func TestFails(t *testing.T) {
 
 func Example() {
 	// In your own test, t is its *testing.T and h is your webhook.
-	t := &producttest.Noted{Ctx: context.Background()}
+	t := &producttest.FailureLog{Ctx: context.Background()}
 	h := always(scenarios.Allow)
 
 	certifytest.Run(t, h, certifytest.Options{
@@ -106,7 +106,7 @@ func Example() {
 
 func ExampleRunSafe() {
 	// In your own test, t is its *testing.T and h is your webhook.
-	t := &producttest.Noted{Ctx: context.Background()}
+	t := &producttest.FailureLog{Ctx: context.Background()}
 	h := always(scenarios.Allow)
 
 	certifytest.RunSafe(t, h)

@@ -11,9 +11,9 @@ import (
 // servedVariant is how long the requests of one variant took according to the API server, over all blocks of a run, by verb and
 // scope.
 type servedVariant struct {
-	Variant string       `json:"variant"`
-	Server  string       `json:"server"`
-	Served  []run.Served `json:"served"`
+	Variant string               `json:"variant"`
+	Server  string               `json:"server"`
+	Served  []run.ServedRequests `json:"served"`
 }
 
 // measureServed returns what the API servers of a run said of each variant; nothing of a variant of which they said nothing, and nothing
@@ -75,7 +75,7 @@ func (counts servedCounts) String() string {
 }
 
 // brokenWithoutGate reports whether requests of the same verb and scope broke the promise on a server without the gate.
-func brokenWithoutGate(all []servedVariant, kind run.Served) bool {
+func brokenWithoutGate(all []servedVariant, kind run.ServedRequests) bool {
 	for _, v := range all {
 		for _, s := range v.Served {
 			isSameKind := v.Server == "gate-off" && s.Verb == kind.Verb && s.Scope == kind.Scope
@@ -88,4 +88,4 @@ func brokenWithoutGate(all []servedVariant, kind run.Served) bool {
 }
 
 // keepsPromise reports whether as many requests as promised took no longer than promised.
-func keepsPromise(s run.Served) bool { return s.WithinObjective() >= promisedPart }
+func keepsPromise(s run.ServedRequests) bool { return s.WithinObjective() >= promisedPart }

@@ -9,7 +9,7 @@ import (
 
 // servedBlock is a block in which the API server says of so many requests in 100 that they kept the second that is promised.
 func servedBlock(variant, server string, within int64) run.Block {
-	return run.Block{Variant: variant, Server: server, Served: []run.Served{
+	return run.Block{Variant: variant, Server: server, Served: []run.ServedRequests{
 		{Verb: "GET", Scope: "resource", Count: 100, Within: map[string]int64{"0.5": within / 2, "1": within, "+Inf": 100}},
 	}}
 }

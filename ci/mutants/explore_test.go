@@ -73,7 +73,7 @@ func (x *exploration) cells(t *testing.T, gate scenarios.Gate, shared *sharedFil
 func (x *exploration) disagreement(ctx context.Context, t *testing.T, cells []server.Options, seed int64, sent func(int, cases.Choice)) error {
 	plan := explore.NewPlan(explore.Options{Cells: cells, Cases: x.cases, Seed: seed, Sent: sent})
 	made, err := product.Execute(ctx, product.Run{
-		Prepared: &product.Prepared{Product: explore.Product, Plan: plan}, Invocation: product.NewInvocation(nil, "", t.Output()), Command: []string{"authzconf", "explore"},
+		PreparedRun: &product.PreparedRun{Product: explore.Product, Plan: plan}, Invocation: product.NewInvocation(nil, "", t.Output()), Command: []string{"authzconf", "explore"},
 		Say: func(text string) { _, _ = fmt.Fprintln(t.Output(), text) }, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
 	})
 	if err != nil {

@@ -28,8 +28,8 @@ type Running interface {
 	Stop() error
 }
 
-// Wanted is what users of e2e-framework can request of a cluster.
-type Wanted struct {
+// ClusterSpec is what users of e2e-framework can request of a cluster.
+type ClusterSpec struct {
 	Name    string // see Cluster.WithName
 	Version string // the version of Kubernetes, such as 1.37; if empty, the maker of the Cluster chooses it
 	Path    string // the kube-apiserver to use; if empty, that of the release
@@ -38,8 +38,8 @@ type Wanted struct {
 // Cluster implements support.E2EClusterProvider: an environment of e2e-framework creates and destroys it. Its methods
 // are called one at a time.
 type Cluster struct {
-	start   func(ctx context.Context, w Wanted) (Running, error)
-	wanted  Wanted
+	start   func(ctx context.Context, w ClusterSpec) (Running, error)
+	wanted  ClusterSpec
 	running Running
 	file    string // the kubeconfig
 }
@@ -47,8 +47,8 @@ type Cluster struct {
 var _ support.E2EClusterProvider = (*Cluster)(nil)
 
 // New returns a cluster that start creates. start gets what the environment has requested until then.
-func New(start func(ctx context.Context, w Wanted) (Running, error)) *Cluster {
-	return &Cluster{start: start, wanted: Wanted{Name: "authzconf"}}
+func New(start func(ctx context.Context, w ClusterSpec) (Running, error)) *Cluster {
+	return &Cluster{start: start, wanted: ClusterSpec{Name: "authzconf"}}
 }
 
 // Running returns what was started, or nil before Create and after Destroy.

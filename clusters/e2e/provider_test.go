@@ -28,9 +28,9 @@ func (f *fake) Stop() error {
 }
 
 func TestCluster(t *testing.T) {
-	var wanted Wanted
+	var wanted ClusterSpec
 	running := &fake{}
-	c := New(func(_ context.Context, w Wanted) (Running, error) {
+	c := New(func(_ context.Context, w ClusterSpec) (Running, error) {
 		wanted = w
 		return running, nil
 	})
@@ -39,7 +39,7 @@ func TestCluster(t *testing.T) {
 	}
 	p := c.SetDefaults().WithName("mine").WithVersion("1.37").WithPath("/x").WithOpts(func(p support.E2EClusterProvider) { p.WithName("other") })
 	file, err := p.CreateWithConfig(t.Context(), "")
-	if want := (Wanted{Name: "other", Version: "1.37", Path: "/x"}); err != nil || wanted != want {
+	if want := (ClusterSpec{Name: "other", Version: "1.37", Path: "/x"}); err != nil || wanted != want {
 		t.Errorf("%v, %+v", err, wanted)
 	}
 	again, err := p.Create(t.Context())
@@ -77,7 +77,7 @@ func TestEnvironment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	c := New(func(ctx context.Context, _ Wanted) (Running, error) {
+	c := New(func(ctx context.Context, _ ClusterSpec) (Running, error) {
 		return local.Provider{}.Create(ctx, clusters.Request{Version: local.Newest().Version})
 	})
 	cfg := envconf.New()

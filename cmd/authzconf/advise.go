@@ -101,10 +101,10 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	return cmp.Or(err, failedIf(len(a.Kept) > 0))
 }
 
-func (f *adviseFlags) try(c *cobra.Command, observations []advice.Seen, refused []advice.Neighbour, manifests []byte) error {
+func (f *adviseFlags) try(c *cobra.Command, observations []advice.ObservedImpersonation, refused []advice.Neighbour, manifests []byte) error {
 	neighbours, gaps := advice.Neighbours(observations)
 	neighbours = append(neighbours, refused...)
-	observations = slices.DeleteFunc(observations, func(s advice.Seen) bool { return s.Mode == "" })
+	observations = slices.DeleteFunc(observations, func(s advice.ObservedImpersonation) bool { return s.Mode == "" })
 	all := len(observations)
 	if f.verifyLimit > 0 && all > f.verifyLimit {
 		random := rand.New(rand.NewPCG(f.seed, 0))
@@ -235,7 +235,7 @@ func (f *adviseFlags) printHolders(c *cobra.Command, present []map[string]any) e
 }
 
 // review asks the cluster about what was seen and about its neighbours.
-func (l *liveCluster) review(observations []advice.Seen, neighbours []advice.Neighbour) (*verification.Findings, error) {
+func (l *liveCluster) review(observations []advice.ObservedImpersonation, neighbours []advice.Neighbour) (*verification.Findings, error) {
 	facts, err := l.Facts(l.ctx)
 	if err != nil {
 		return nil, err
@@ -268,9 +268,9 @@ func (l *liveCluster) rbac() (objects []map[string]any, err error) {
 
 type judgedProfile struct {
 	advice.Profile
-	Kinds       []advice.Judged   `json:"sends"`
-	Constrained []scenarios.Grant `json:"constrained"` // the grants that replace the legacy ones
-	Manifests   string            `json:"-"`
+	Kinds       []advice.JudgedImpersonation `json:"sends"`
+	Constrained []scenarios.Grant            `json:"constrained"` // the grants that replace the legacy ones
+	Manifests   string                       `json:"-"`
 
 	summary *advice.Summary
 }
@@ -315,15 +315,15 @@ func findProfile(all []judgedProfile, name string) (judgedProfile, error) {
 }
 
 // Blocked returns the kinds that no constrained mode serves.
-func (j judgedProfile) Blocked() []advice.Judged {
-	return slices.DeleteFunc(slices.Clone(j.Kinds), func(k advice.Judged) bool { return k.Mode != "" })
+func (j judgedProfile) Blocked() []advice.JudgedImpersonation {
+	return slices.DeleteFunc(slices.Clone(j.Kinds), func(k advice.JudgedImpersonation) bool { return k.Mode != "" })
 }
 
 // refused returns the impersonations that the constrained grants do not allow, so that they need legacy ones.
 func (j judgedProfile) refused() (list []advice.Neighbour) {
 	for _, s := range j.summary.Seen() {
 		if s.Mode == "" {
-			list = append(list, advice.Neighbour{Seen: s, Differs: "kind, which needs legacy grants"})
+			list = append(list, advice.Neighbour{ObservedImpersonation: s, Differs: "kind, which needs legacy grants"})
 		}
 	}
 	return list

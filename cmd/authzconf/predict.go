@@ -201,7 +201,7 @@ func (s replaySink) Add(e *auditv1.Event, isRepeated bool) error {
 	if e.RequestReceivedTimestamp.IsZero() {
 		return errors.New("an audit event without requestReceivedTimestamp")
 	}
-	s.Replay.Add(predict.Logged{
+	s.Replay.Add(predict.LoggedRequest{
 		At: e.RequestReceivedTimestamp.Time, Client: strings.Join(e.SourceIPs, ","),
 		Requestor: sender.Requestor, As: sender.As, Request: sender.Request,
 	})

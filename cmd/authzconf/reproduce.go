@@ -71,7 +71,7 @@ func findFinding(all []findings.Finding, id string) (*findings.Finding, error) {
 
 type reproduced struct {
 	Cell, Scenario string
-	Seen           findings.Seen
+	Seen           findings.Occurrence
 	Why            string
 }
 
@@ -91,18 +91,18 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 	if err := render(c.OutOrStdout(), "reproduced", struct {
 		*findings.Finding
 		Tried      []reproduced
-		Seen       findings.Seen
+		Seen       findings.Occurrence
 		Kubernetes string
 	}{finding, tries, out, f.matrix.Kubernetes[0]}); err != nil {
 		return invalid(err)
 	}
-	return exitWith(map[findings.Seen]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out])
+	return exitWith(map[findings.Occurrence]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out])
 }
 
 // concludeTries returns what all tries show together. One is enough to show that the finding still happens, and all are
 // needed to show that it does not.
-func concludeTries(tries []reproduced) findings.Seen {
-	for _, outcome := range []findings.Seen{findings.Happens, findings.Unclear} {
+func concludeTries(tries []reproduced) findings.Occurrence {
+	for _, outcome := range []findings.Occurrence{findings.Happens, findings.Unclear} {
 		if slices.ContainsFunc(tries, func(t reproduced) bool { return t.Seen == outcome }) {
 			return outcome
 		}
@@ -111,13 +111,13 @@ func concludeTries(tries []reproduced) findings.Seen {
 }
 
 // execute runs a plan of a product, without a report.
-func (f *reproduceFlags) execute(c *cobra.Command, p product.Product, plan product.Plan) (*product.Made, error) {
+func (f *reproduceFlags) execute(c *cobra.Command, p product.Product, plan product.Plan) (*product.RunResult, error) {
 	invocation := product.NewInvocation(nil, suiteVersion(), c.ErrOrStderr())
 	invocation.Seed = f.seed
 	show := newProductProgress(c.ErrOrStderr(), plan.Cases(), false)
 	defer show.end()
 	made, err := product.Execute(c.Context(), product.Run{
-		Prepared: &product.Prepared{Product: p, Plan: plan}, Invocation: invocation, Command: commandLine,
+		PreparedRun: &product.PreparedRun{Product: p, Plan: plan}, Invocation: invocation, Command: commandLine,
 		Say: show.say, Status: show.showStatus, Judged: show.addResult,
 	})
 	return made, invalid(err)

@@ -68,11 +68,11 @@ func TestReproduced(t *testing.T) {
 }
 
 // tryFinding runs authzconf reproduce, and returns what its exit code means.
-func tryFinding(t *testing.T, f findings.Finding, version string) findings.Seen {
+func tryFinding(t *testing.T, f findings.Finding, version string) findings.Occurrence {
 	t.Helper()
 	var out bytes.Buffer
 	code := run([]string{"reproduce", f.ID, "--kubernetes", version}, &out, &out)
-	got := map[int]findings.Seen{exitPassed: findings.Happens, exitFailed: findings.Gone, exitInvalid: findings.Unclear}[code]
+	got := map[int]findings.Occurrence{exitPassed: findings.Happens, exitFailed: findings.Gone, exitInvalid: findings.Unclear}[code]
 	if strings.Contains(out.String(), "could not be tried on Kubernetes") {
 		got = "not there"
 	}
@@ -82,7 +82,7 @@ func tryFinding(t *testing.T, f findings.Finding, version string) findings.Seen 
 
 // compareSeen compares the result with the recorded one. A finding that depends on timing may not show in a run, but
 // may never be gone.
-func compareSeen(t *testing.T, f findings.Finding, got findings.Seen, want string) {
+func compareSeen(t *testing.T, f findings.Finding, got findings.Occurrence, want string) {
 	t.Helper()
 	dependsOnTime := f.Path != ""
 	if dependsOnTime && got != findings.Gone {

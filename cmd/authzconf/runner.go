@@ -41,7 +41,7 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 	}
 	show := newProductProgress(c.ErrOrStderr(), prepared.Plan.Cases(), line.Options.Verbose)
 	made, err := product.Execute(c.Context(), product.Run{
-		Prepared: prepared, Invocation: invocation, Command: commandLine, Say: show.say, Status: show.showStatus, Judged: show.addResult,
+		PreparedRun: prepared, Invocation: invocation, Command: commandLine, Say: show.say, Status: show.showStatus, Judged: show.addResult,
 	})
 	show.end()
 	if err != nil {

@@ -48,12 +48,12 @@ func specialsOf(n int) []string {
 type sequence struct {
 	cell         *cell
 	index, total int
-	asked        reports.Found // the control plane as the cell asks for it
+	asked        reports.FoundTarget // the control plane as the cell asks for it
 	source       *source
 }
 
 func newSequence(c *cell, index, count int) *sequence {
-	s := &sequence{cell: c, index: index, total: count, asked: c.options.Wanted()}
+	s := &sequence{cell: c, index: index, total: count, asked: c.options.AskedTarget()}
 	s.source = &source{sequence: s}
 	return s
 }
@@ -136,13 +136,13 @@ type prepared struct {
 	// scenario has the expectations that the model predicts; bound is the same under unique names.
 	scenario, bound *scenarios.Scenario
 	at              place // where it is sent, and asked what that is to be
-	asked           reports.Found
+	asked           reports.FoundTarget
 	suffix          string
 	names           map[string]string
-	played          []oracle.Played
+	played          []oracle.PredictedRequest
 	// objects means that its grants are RBAC objects, and granted has them.
 	objects bool
-	granted *replay.Granted
+	granted *replay.ProvisionedScenario
 	// apart means that it is sent beside other cases, by the connections of front.
 	apart bool
 	front http.RoundTripper
@@ -158,7 +158,7 @@ type batch struct {
 	walks           []*walk
 	cases           []*prepared // the parts of all walks
 	pairs, allPairs int
-	seen            [2]*server.Batched // by server
+	seen            [2]*server.BatchObservations // by server
 	// balancer is that of balanced, which has had so many turns; watched means that the request before was a watch.
 	balancer *balancer.Balancer
 	turns    int
@@ -166,7 +166,7 @@ type batch struct {
 }
 
 // predict returns a scenario with what the model predicts of it.
-func (s *sequence) predict(bare *scenarios.Scenario, f scenarios.Facts) (*scenarios.Scenario, []oracle.Played, error) {
+func (s *sequence) predict(bare *scenarios.Scenario, f scenarios.Facts) (*scenarios.Scenario, []oracle.PredictedRequest, error) {
 	out := cases.WithoutExpectations(bare)
 	out.Requires.Gate = f.Gate
 	played, err := oracle.Play(out, f, fixtures.FS)
@@ -178,7 +178,7 @@ func (s *sequence) predict(bare *scenarios.Scenario, f scenarios.Facts) (*scenar
 }
 
 // fillIn fills in what the model predicts.
-func (s *sequence) fillIn(scenario *scenarios.Scenario, played []oracle.Played) {
+func (s *sequence) fillIn(scenario *scenarios.Scenario, played []oracle.PredictedRequest) {
 	for _, p := range played {
 		scenario.Steps[p.Step].Expect = p.Prediction.Expect()
 	}

@@ -137,7 +137,7 @@ func sendDisturbance(ctx context.Context, client *http.Client, address string) e
 }
 
 // dropDisturbances drops the reviews that disturbers brought about.
-func dropDisturbances(observations *server.Batched) {
+func dropDisturbances(observations *server.BatchObservations) {
 	var reviews []verdicts.Review
 	var seqs []uint64
 	for i, review := range observations.Reviews {

@@ -38,7 +38,7 @@ func TestIsApart(t *testing.T) {
 
 // TestDropDisturbances: of what arrived the reviews about disturbers are dropped, each with its place.
 func TestDropDisturbances(t *testing.T) {
-	seen := &server.Batched{}
+	seen := &server.BatchObservations{}
 	for i, user := range []string{"bob-abc", disturbing + "1-0", "alice-abc", disturbing + "1-1-victim"} {
 		seen.Reviews = append(seen.Reviews, verdicts.Review{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}})
 		seen.Seqs = append(seen.Seqs, uint64(10+i))

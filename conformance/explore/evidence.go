@@ -38,8 +38,8 @@ type search struct {
 type sequenceEvidence struct {
 	// Target is the control plane; nil if it did not start. Others are what the API servers beside it were, by the names of
 	// their cells.
-	Target *reports.Found           `json:"target,omitempty"`
-	Others map[string]reports.Found `json:"others,omitempty"`
+	Target *reports.FoundTarget           `json:"target,omitempty"`
+	Others map[string]reports.FoundTarget `json:"others,omitempty"`
 	// Problems are what broke, and is not in the evidence of a case.
 	Problems []string `json:"problems,omitempty"`
 	// Stopped means that there were too many disagreements to go on.

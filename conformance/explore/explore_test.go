@@ -49,7 +49,7 @@ func TestExplore(t *testing.T) {
 }
 
 // verify verifies a report, in which one byte of the evidence is changed if that is wanted.
-func verify(t *testing.T, made *product.Made, changed bool) []string {
+func verify(t *testing.T, made *product.RunResult, changed bool) []string {
 	t.Helper()
 	return producttest.Verify(t, explore.Product, made, func(name string, data []byte) []byte {
 		if changed && strings.Contains(name, "/server.json") {

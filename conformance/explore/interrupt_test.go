@@ -25,7 +25,7 @@ func TestInterruptedSearch(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	made, err := product.Execute(ctx, product.Run{
-		Prepared: &product.Prepared{Product: Product, Plan: p}, Invocation: product.NewInvocation(nil, "test", os.Stderr), Command: []string{"authzconf", "explore"},
+		PreparedRun: &product.PreparedRun{Product: Product, Plan: p}, Invocation: product.NewInvocation(nil, "test", os.Stderr), Command: []string{"authzconf", "explore"},
 		Say: func(text string) {
 			t.Log(text)
 			if strings.Contains(text, "looking for a smaller case") {

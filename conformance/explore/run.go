@@ -108,7 +108,7 @@ type sequenceRun struct {
 
 func newSequenceRun(x *cellRun, s *sequence, refs []batchRef) *sequenceRun {
 	r := &sequenceRun{cellRun: x, sender: sender{sequence: s}, refs: refs, prepares: &source{sequence: s}, assertions: assertions{auditIDs: map[string]string{}}}
-	r.base, r.others = x.options, map[string]reports.Found{}
+	r.base, r.others = x.options, map[string]reports.FoundTarget{}
 	return r
 }
 
@@ -123,7 +123,7 @@ func (r *sequenceRun) start(ctx context.Context) (isUp bool, err error) {
 	}
 	target := r.hosts[0].target
 	r.say("%s ready in %.1f s, gate %s", target.Witness.GitVersion, time.Since(begun).Seconds(), r.asked.Facts.Gate)
-	if err := server.CheckFound(target.Found(), r.asked); err != nil {
+	if err := server.CheckTarget(target.FoundTarget(), r.asked); err != nil {
 		r.addProblem(err)
 		return false, nil
 	}
@@ -134,7 +134,7 @@ func (r *sequenceRun) start(ctx context.Context) (isUp bool, err error) {
 func (r *sequenceRun) evidence() *sequenceEvidence {
 	e := &sequenceEvidence{Others: r.others, Problems: r.problems, Stopped: r.stopped}
 	if r.hosts[0] != nil {
-		found := r.hosts[0].target.Found()
+		found := r.hosts[0].target.FoundTarget()
 		e.Target = &found
 	}
 	return e

@@ -225,7 +225,7 @@ func (r *sender) collect(ctx context.Context, b *batch) (*batchEvidence, error) 
 		e.Cases = append(e.Cases, evidence)
 		p.sent, p.bound = nil, nil
 	}
-	b.seen = [2]*server.Batched{}
+	b.seen = [2]*server.BatchObservations{}
 	return e, nil
 }
 

@@ -42,7 +42,7 @@ func startHost(ctx context.Context, o server.Options) (h *host, err error) {
 type servers struct {
 	base   server.Options // how the cell has its API servers
 	hosts  [2]*host
-	others map[string]reports.Found // what the one beside it was, by the names of its cells
+	others map[string]reports.FoundTarget // what the one beside it was, by the names of its cells
 	grants grantsInForce
 }
 
@@ -119,9 +119,9 @@ func (s *servers) hostAt(ctx context.Context, at place) (h *host, err error) {
 	if err != nil {
 		return h, err
 	}
-	found := h.target.Found()
+	found := h.target.FoundTarget()
 	s.others[o.Cell.Name] = found
-	return h, server.CheckFound(found, flip(s.base, at).Wanted())
+	return h, server.CheckTarget(found, flip(s.base, at).AskedTarget())
 }
 
 // open begins to look at what servers see: at first all that a batch has, in later phases the one that was restarted.

@@ -102,9 +102,9 @@ func testSmall(t *testing.T, d disagreement) {
 }
 
 // execute runs a plan.
-func execute(t *testing.T, p product.Plan) (*product.Made, error) {
+func execute(t *testing.T, p product.Plan) (*product.RunResult, error) {
 	return product.Execute(context.Background(), product.Run{
-		Prepared: &product.Prepared{Product: Product, Plan: p}, Invocation: product.NewInvocation(nil, "test", os.Stderr), Command: []string{"authzconf", "explore"},
+		PreparedRun: &product.PreparedRun{Product: Product, Plan: p}, Invocation: product.NewInvocation(nil, "test", os.Stderr), Command: []string{"authzconf", "explore"},
 		Say: func(text string) { t.Log(text) }, Status: func(string) {}, Judged: func(c product.Case, r reports.Result) { t.Log(r.Verdict, c.ID, r.Reason) },
 	})
 }

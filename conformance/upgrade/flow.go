@@ -49,7 +49,7 @@ type flow struct {
 // flowSetup is a setup whose requests are sent.
 type flowSetup struct {
 	scenario *scenarios.Scenario // any of the setup: the request is the same
-	kept     *replay.Kept
+	kept     *replay.KeptSetup
 }
 
 func startFlow(ctx context.Context, run *replay.Replayer, host string, setups []flowSetup) *flow {

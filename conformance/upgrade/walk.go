@@ -26,7 +26,7 @@ type Upgrade struct {
 	output *conformance.Output
 	// What setups have, by their names: for the scenarios, and under other names for
 	// the requests that flow, which would otherwise fill the caches of the first.
-	kept, flowing map[string]*replay.Kept
+	kept, flowing map[string]*replay.KeptSetup
 	writer        *writer
 
 	// Of each API server: itself, the mark of its recorder before the stage, and what it has been.
@@ -51,7 +51,7 @@ type Stage struct {
 
 // newUpgrade prepares a walk along a planned path.
 func newUpgrade(p *Plan, o conformance.Output) *Upgrade {
-	u := &Upgrade{plan: p, output: &o, kept: map[string]*replay.Kept{}, flowing: map[string]*replay.Kept{}, writer: newWriter(o.Seed)}
+	u := &Upgrade{plan: p, output: &o, kept: map[string]*replay.KeptSetup{}, flowing: map[string]*replay.KeptSetup{}, writer: newWriter(o.Seed)}
 	for _, s := range p.stages {
 		u.Stages = append(u.Stages, &Stage{StagePlan: s, Cell: conformance.NewCell(s.CellPlan, u.output)})
 	}

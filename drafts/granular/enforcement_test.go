@@ -116,8 +116,8 @@ func reviewsOfOneself(t *testing.T, b *Bench) {
 			for _, c := range a.Checks {
 				answer, verb, _ := strings.Cut(c, " ")
 				asked := &authorizationv1.ResourceAttributes{
-					Verb: verb, Group: o.resource.Group, Resource: o.resource.Resource, Subresource: s.Wanted(a).Subresource,
-					Namespace: who.namespace, Name: o.objectName(s.Wanted(a)),
+					Verb: verb, Group: o.resource.Group, Resource: o.resource.Resource, Subresource: s.RequestOf(a).Subresource,
+					Namespace: who.namespace, Name: o.objectName(s.RequestOf(a)),
 				}
 				review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
 					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked},

@@ -21,11 +21,11 @@ func embeddings() []faultyEnforcer {
 		})},
 		{"embedded-not-excluded", "the ordinary permission contains what is excluded in an embedded resource", func(s *enforcer.Steps) {
 			reference := s.Excluded
-			s.Excluded = func(all []enforcer.Changed) []enforcer.Changed {
-				return slices.DeleteFunc(reference(all), func(f enforcer.Changed) bool { return strings.HasPrefix(f.Path, "spec.template.") })
+			s.Excluded = func(all []enforcer.ChangedField) []enforcer.ChangedField {
+				return slices.DeleteFunc(reference(all), func(f enforcer.ChangedField) bool { return strings.HasPrefix(f.Path, "spec.template.") })
 			}
 		}},
-		{"embedded-name-free", "the name in a template needs no permission, as that of an object", keep(func(f enforcer.Changed) bool {
+		{"embedded-name-free", "the name in a template needs no permission, as that of an object", keep(func(f enforcer.ChangedField) bool {
 			return f.Path != "spec.template.metadata.name"
 		})},
 		{"inner-resource", "the authorizer is asked about the embedded resource", func(s *enforcer.Steps) {
@@ -47,7 +47,7 @@ func embeddings() []faultyEnforcer {
 // pruned has the enforcer not know some places in objects.
 func pruned(isUnknown func(path []string) bool) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
-		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 			return enforcer.ChangedFields(prune(root, nil, isUnknown), c)
 		}
 	}

@@ -44,20 +44,20 @@ func bypasses() []faultyEnforcer {
 		{"early", "requests are carried out before they are checked", func(s *enforcer.Steps) { s.Early = true }},
 		{"ordinary-ignored", "the ordinary permission is not asked for", func(s *enforcer.Steps) { s.Ordinary = false }},
 		{"excluded-ignored", "the ordinary permission contains excluded fields", func(s *enforcer.Steps) {
-			s.Excluded = func([]enforcer.Changed) []enforcer.Changed { return nil }
+			s.Excluded = func([]enforcer.ChangedField) []enforcer.ChangedField { return nil }
 		}},
 		{"excluded-all", "the ordinary permission contains nothing where a field is excluded", func(s *enforcer.Steps) {
-			s.Excluded = func(all []enforcer.Changed) []enforcer.Changed { return all }
+			s.Excluded = func(all []enforcer.ChangedField) []enforcer.ChangedField { return all }
 		}},
 	}
 }
 
 // keep leaves out some of the fields that change.
-func keep(ok func(f enforcer.Changed) bool) func(*enforcer.Steps) {
+func keep(ok func(f enforcer.ChangedField) bool) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
-		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 			fields, err := enforcer.ChangedFields(root, c)
-			return slices.DeleteFunc(fields, func(f enforcer.Changed) bool { return !ok(f) }), err
+			return slices.DeleteFunc(fields, func(f enforcer.ChangedField) bool { return !ok(f) }), err
 		}
 	}
 }
@@ -65,7 +65,7 @@ func keep(ok func(f enforcer.Changed) bool) func(*enforcer.Steps) {
 // compared keeps only some of the differences that structured-merge-diff finds.
 func compared(part func(*typed.Comparison) *fieldpath.Set) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
-		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 			fields, err := enforcer.ChangedFields(root, c)
 			if err != nil || c.Old == nil {
 				return fields, err
@@ -84,7 +84,7 @@ func compared(part func(*typed.Comparison) *fieldpath.Set) func(*enforcer.Steps)
 			}
 			kept := map[string]bool{}
 			part(diff).Iterate(func(p fieldpath.Path) { kept[strings.TrimPrefix(p.String(), ".")] = true })
-			return slices.DeleteFunc(fields, func(f enforcer.Changed) bool { return !kept[f.Path] }), nil
+			return slices.DeleteFunc(fields, func(f enforcer.ChangedField) bool { return !kept[f.Path] }), nil
 		}
 	}
 }
@@ -92,7 +92,7 @@ func compared(part func(*typed.Comparison) *fieldpath.Set) func(*enforcer.Steps)
 // chained changes the chains of permissions of all fields.
 func chained(change func(permissions.Chain) permissions.Chain) func(*enforcer.Steps) {
 	return func(s *enforcer.Steps) {
-		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+		s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 			fields, err := enforcer.ChangedFields(root, c)
 			for i := range fields {
 				fields[i].Chain = change(slices.Clone(fields[i].Chain))
@@ -108,11 +108,11 @@ func diffs() []faultyEnforcer {
 		{"removed-ignored", "fields that are removed are no change", compared(func(c *typed.Comparison) *fieldpath.Set { return c.Modified.Union(c.Added) })},
 		{"added-ignored", "fields that are added are no change", compared(func(c *typed.Comparison) *fieldpath.Set { return c.Modified.Union(c.Removed) })},
 		{"order-ignored", "another order of a list is no change", compared(func(c *typed.Comparison) *fieldpath.Set { return c.Modified.Union(c.Removed).Union(c.Added) })},
-		{"only-spec", "only fields of spec are checked", keep(func(f enforcer.Changed) bool { return strings.HasPrefix(f.Path, "spec") })},
-		{"only-metadata", "only fields of metadata are checked", keep(func(f enforcer.Changed) bool { return strings.HasPrefix(f.Path, "metadata") })},
-		{"undescribed-free", "fields without a permission may be changed by everybody", keep(func(f enforcer.Changed) bool { return len(f.Chain) > 0 })},
+		{"only-spec", "only fields of spec are checked", keep(func(f enforcer.ChangedField) bool { return strings.HasPrefix(f.Path, "spec") })},
+		{"only-metadata", "only fields of metadata are checked", keep(func(f enforcer.ChangedField) bool { return strings.HasPrefix(f.Path, "metadata") })},
+		{"undescribed-free", "fields without a permission may be changed by everybody", keep(func(f enforcer.ChangedField) bool { return len(f.Chain) > 0 })},
 		{"before-defaulting", "what was sent is compared with what is stored", func(s *enforcer.Steps) {
-			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 				if c.Old != nil && c.Sent != nil && c.Sent["kind"] != nil {
 					c.New = c.Sent
 				}
@@ -120,7 +120,7 @@ func diffs() []faultyEnforcer {
 			}
 		}},
 		{"defaults-on-creation", "defaults that nobody has sent are changes", func(s *enforcer.Steps) {
-			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 				if c.Old == nil {
 					c.Sent = c.New
 				}
@@ -134,7 +134,7 @@ func diffs() []faultyEnforcer {
 		})},
 		{"any-key", "the permission of one item covers all of them", func(s *enforcer.Steps) {
 			reference := s.Decide
-			s.Decide = func(fields []enforcer.Changed, ask enforcer.Ask) (*enforcer.Missing, error) {
+			s.Decide = func(fields []enforcer.ChangedField, ask enforcer.Ask) (*enforcer.MissingPermission, error) {
 				kinds := map[string]bool{}
 				return reference(fields, func(verb string) (bool, error) {
 					kind, _, parameterized := strings.Cut(verb, "(")
@@ -155,7 +155,7 @@ func values() []faultyEnforcer {
 	// described changes the descriptions for some changes.
 	described := func(change func(*permissions.Field), where func(enforcer.Change) bool) func(*enforcer.Steps) {
 		return func(s *enforcer.Steps) {
-			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 				if where(c) {
 					root = withFields(root, change)
 				}
@@ -172,7 +172,7 @@ func values() []faultyEnforcer {
 			f.Excluded = f.Excluded || f.ExcludedValues != nil
 		}, always)},
 		{"values-before", "the value before the change is compared with the excluded ones", func(s *enforcer.Steps) {
-			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 				if c.Old == nil {
 					return enforcer.ChangedFields(withFields(root, forget), c)
 				}
@@ -208,14 +208,14 @@ func isWhole(v any) bool {
 
 // decisions returns enforcers that ask for the right permissions in a wrong way.
 func decisions() []faultyEnforcer {
-	decide := func(d func([]enforcer.Changed, enforcer.Ask) (*enforcer.Missing, error)) func(*enforcer.Steps) {
+	decide := func(d func([]enforcer.ChangedField, enforcer.Ask) (*enforcer.MissingPermission, error)) func(*enforcer.Steps) {
 		return func(s *enforcer.Steps) { s.Decide = d }
 	}
 	return []faultyEnforcer{
-		{"first-success", "one covered field is enough", decide(func(fields []enforcer.Changed, ask enforcer.Ask) (*enforcer.Missing, error) {
-			var last *enforcer.Missing
+		{"first-success", "one covered field is enough", decide(func(fields []enforcer.ChangedField, ask enforcer.Ask) (*enforcer.MissingPermission, error) {
+			var last *enforcer.MissingPermission
 			for _, f := range fields {
-				missing, err := enforcer.Decide([]enforcer.Changed{f}, ask)
+				missing, err := enforcer.Decide([]enforcer.ChangedField{f}, ask)
 				if err != nil || missing == nil {
 					return nil, err
 				}
@@ -223,15 +223,15 @@ func decisions() []faultyEnforcer {
 			}
 			return last, nil
 		})},
-		{"field-by-field", "fields are checked one after the other, the general permissions again for each", decide(func(fields []enforcer.Changed, ask enforcer.Ask) (*enforcer.Missing, error) {
+		{"field-by-field", "fields are checked one after the other, the general permissions again for each", decide(func(fields []enforcer.ChangedField, ask enforcer.Ask) (*enforcer.MissingPermission, error) {
 			for _, f := range fields {
-				if missing, err := enforcer.Decide([]enforcer.Changed{f}, ask); err != nil || missing != nil {
+				if missing, err := enforcer.Decide([]enforcer.ChangedField{f}, ask); err != nil || missing != nil {
 					return missing, err
 				}
 			}
 			return nil, nil
 		})},
-		{"goes-on", "after the first failure the rest is asked for", decide(func(fields []enforcer.Changed, ask enforcer.Ask) (*enforcer.Missing, error) {
+		{"goes-on", "after the first failure the rest is asked for", decide(func(fields []enforcer.ChangedField, ask enforcer.Ask) (*enforcer.MissingPermission, error) {
 			missing, err := enforcer.Decide(fields, ask)
 			if err != nil || missing == nil {
 				return nil, err
@@ -252,7 +252,7 @@ func decisions() []faultyEnforcer {
 			return c
 		})},
 		{"names-the-field", "the message names the field", func(s *enforcer.Steps) {
-			s.Message = func(_ *enforcer.Request, m *enforcer.Missing) string {
+			s.Message = func(_ *enforcer.Request, m *enforcer.MissingPermission) string {
 				return fmt.Sprintf("forbidden: %s may not be changed", m.Field)
 			}
 		}},
@@ -277,7 +277,7 @@ func questions() []faultyEnforcer {
 		{"no-subresource", "the authorizer is not told the subresource", ask(func(a *authorizer.AttributesRecord) { a.Subresource = "" })},
 		{"no-namespace", "the authorizer is not told the namespace", ask(func(a *authorizer.AttributesRecord) { a.Namespace = "" })},
 		{"field-paths", "the verbs are paths of fields", func(s *enforcer.Steps) {
-			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 				fields, err := enforcer.ChangedFields(root, c)
 				for i, f := range fields {
 					fields[i].Chain = append(slices.Clone(f.Chain), permissions.Permission{Verb: permissions.GeneralVerb + ":" + f.Path, Depth: 9})
@@ -286,12 +286,12 @@ func questions() []faultyEnforcer {
 			}
 		}},
 		{"treatment-ignored", "parameters are not treated", func(s *enforcer.Steps) {
-			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 				return enforcer.ChangedFields(untreated(root), c)
 			}
 		}},
 		{"one-version", "the permissions of one version only are known", func(s *enforcer.Steps) {
-			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.Changed, error) {
+			s.Changed = func(root *permissions.Node, c enforcer.Change) ([]enforcer.ChangedField, error) {
 				if c.New["apiVersion"] == "granular.authzconf.dev/v1beta1" || c.New["apiVersion"] == "autoscaling/v1" {
 					root = &permissions.Node{Children: map[string]*permissions.Node{"spec": {Field: root.Children["spec"].Field}}}
 				}

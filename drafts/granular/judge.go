@@ -37,7 +37,7 @@ func (j *judgement) expect(isMet bool, format string, args ...any) {
 }
 
 // judge compares what was seen of a trial with the expectations of the scenario and of the model.
-func judge(enforcement Enforcement, t trial, evidence *Seen) *judgement {
+func judge(enforcement Enforcement, t trial, evidence *TrialEvidence) *judgement {
 	o := newObservation(enforcement, t, evidence)
 	a, j := o.expectedOf(enforcement.Kind, t.attempt), &judgement{}
 	j.compareAnswer(enforcement.Kind, a, t.request(), o)

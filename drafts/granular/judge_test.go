@@ -13,13 +13,13 @@ import (
 // seenFile has recorded observations of trials, by kind of enforcement and the ID of the trial.
 const seenFile = "testdata/seen.json"
 
-func readSeen(t *testing.T) map[string]map[string]*Seen {
+func readSeen(t *testing.T) map[string]map[string]*TrialEvidence {
 	t.Helper()
 	raw, err := os.ReadFile(seenFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all map[string]map[string]*Seen
+	var all map[string]map[string]*TrialEvidence
 	if err := json.Unmarshal(raw, &all); err != nil {
 		t.Fatal(err)
 	}
@@ -53,30 +53,30 @@ func TestJudgeNotices(t *testing.T) {
 	const update = "kep-3617/story-2/update/admin"
 	for name, c := range map[string]struct {
 		kind, id string
-		change   func(*Seen)
+		change   func(*TrialEvidence)
 		want     string
 	}{
-		"another code":             {Reference, own, func(s *Seen) { s.Code = 418 }, "code 418, expected 200"},
-		"another message":          {Reference, foreign, func(s *Seen) { s.Message += "!" }, "message "},
-		"nothing was stored":       {Reference, own, func(s *Seen) { s.After = s.Before }, "the stored object: changed false, expected true"},
-		"something else stored":    {Reference, own, func(s *Seen) { s.After["data"] = map[string]any{"x": "y"} }, "the stored object is not what the request makes of it"},
-		"no dry run":               {Reference, own, func(s *Seen) { s.Result = nil }, noDryRun},
-		"no decision":              {Reference, own, func(s *Seen) { s.Decisions = nil }, "the enforcer did not decide, or more than once"},
-		"two decisions":            {Reference, own, func(s *Seen) { s.Decisions = append(s.Decisions, s.Decisions[0]) }, "the enforcer did not decide, or more than once"},
-		"about another name":       {Reference, own, func(s *Seen) { s.Decisions[0].Checks[0].Name = "another" }, "the enforcer says that it asked"},
-		"not granular":             {Reference, own, func(s *Seen) { s.Decisions[0].Granular = false }, "granular false, and its checks do not"},
-		"about another verb":       {Reference, own, func(s *Seen) { s.Decisions[0].Verb = "get" }, "the enforcer says get"},
-		"nothing is missing":       {Reference, foreign, func(s *Seen) { s.Decisions[0].Missing = nil }, "is missing, and answers 403"},
-		"something else missing":   {Reference, foreign, func(s *Seen) { s.Decisions[0].Missing.Verb = "granular:x" }, "is missing, and answers 403"},
-		"missing and allowed":      {Reference, own, func(s *Seen) { s.Decisions[0].Missing = readSeen(t)[Reference][foreign].Decisions[0].Missing }, "is missing, and answers 200"},
-		"more fields":              {Reference, own, func(s *Seen) { s.Decisions[0].Fields = 9 }, "the enforcer says that 9 fields change, and there are"},
-		"fewer fields":             {Reference, own, func(s *Seen) { s.Decisions[0].Fields = 0 }, "the enforcer says that 0 fields change, the model that"},
-		"a check less":             {Reference, own, func(s *Seen) { s.Decisions[0].Checks = s.Decisions[0].Checks[1:] }, "checks "},
-		"another answer":           {Reference, foreign, func(s *Seen) { s.Decisions[0].Checks[2].Allowed = true }, "model: "},
-		"a review less":            {Reference, own, func(s *Seen) { s.Reviews = s.Reviews[1:] }, "the authorizer was asked"},
-		"about another user":       {Reference, own, func(s *Seen) { s.Reviews[0].Spec.UID = "0" }, "and the request was of"},
-		"a review less, in server": {Policies, update, func(s *Seen) { s.Reviews = s.Reviews[1:] }, "checks "},
-		"about another version":    {Policies, update, func(s *Seen) { s.Reviews[0].Spec.ResourceAttributes.Version = "v9" }, "the authorizer was asked"},
+		"another code":             {Reference, own, func(s *TrialEvidence) { s.Code = 418 }, "code 418, expected 200"},
+		"another message":          {Reference, foreign, func(s *TrialEvidence) { s.Message += "!" }, "message "},
+		"nothing was stored":       {Reference, own, func(s *TrialEvidence) { s.After = s.Before }, "the stored object: changed false, expected true"},
+		"something else stored":    {Reference, own, func(s *TrialEvidence) { s.After["data"] = map[string]any{"x": "y"} }, "the stored object is not what the request makes of it"},
+		"no dry run":               {Reference, own, func(s *TrialEvidence) { s.Result = nil }, noDryRun},
+		"no decision":              {Reference, own, func(s *TrialEvidence) { s.Decisions = nil }, "the enforcer did not decide, or more than once"},
+		"two decisions":            {Reference, own, func(s *TrialEvidence) { s.Decisions = append(s.Decisions, s.Decisions[0]) }, "the enforcer did not decide, or more than once"},
+		"about another name":       {Reference, own, func(s *TrialEvidence) { s.Decisions[0].Checks[0].Name = "another" }, "the enforcer says that it asked"},
+		"not granular":             {Reference, own, func(s *TrialEvidence) { s.Decisions[0].Granular = false }, "granular false, and its checks do not"},
+		"about another verb":       {Reference, own, func(s *TrialEvidence) { s.Decisions[0].Verb = "get" }, "the enforcer says get"},
+		"nothing is missing":       {Reference, foreign, func(s *TrialEvidence) { s.Decisions[0].Missing = nil }, "is missing, and answers 403"},
+		"something else missing":   {Reference, foreign, func(s *TrialEvidence) { s.Decisions[0].Missing.Verb = "granular:x" }, "is missing, and answers 403"},
+		"missing and allowed":      {Reference, own, func(s *TrialEvidence) { s.Decisions[0].Missing = readSeen(t)[Reference][foreign].Decisions[0].Missing }, "is missing, and answers 200"},
+		"more fields":              {Reference, own, func(s *TrialEvidence) { s.Decisions[0].Fields = 9 }, "the enforcer says that 9 fields change, and there are"},
+		"fewer fields":             {Reference, own, func(s *TrialEvidence) { s.Decisions[0].Fields = 0 }, "the enforcer says that 0 fields change, the model that"},
+		"a check less":             {Reference, own, func(s *TrialEvidence) { s.Decisions[0].Checks = s.Decisions[0].Checks[1:] }, "checks "},
+		"another answer":           {Reference, foreign, func(s *TrialEvidence) { s.Decisions[0].Checks[2].Allowed = true }, "model: "},
+		"a review less":            {Reference, own, func(s *TrialEvidence) { s.Reviews = s.Reviews[1:] }, "the authorizer was asked"},
+		"about another user":       {Reference, own, func(s *TrialEvidence) { s.Reviews[0].Spec.UID = "0" }, "and the request was of"},
+		"a review less, in server": {Policies, update, func(s *TrialEvidence) { s.Reviews = s.Reviews[1:] }, "checks "},
+		"about another version":    {Policies, update, func(s *TrialEvidence) { s.Reviews[0].Spec.ResourceAttributes.Version = "v9" }, "the authorizer was asked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := readSeen(t)[c.kind][c.id]

@@ -121,7 +121,7 @@ func isDecidable(s *Scenario, a *Attempt) bool {
 	if slices.Contains(needServer, s.ID) {
 		return false
 	}
-	r := s.Wanted(a)
+	r := s.RequestOf(a)
 	isPatch := r.Verb == "mergePatch" || r.Verb == "update"
 	isOrdinary := r.Version == "" && r.Subresource == "" && len(a.Names) == 0
 	isWidget := s.Object["kind"] == "Widget" && s.Object["apiVersion"] == "granular.authzconf.dev/v1"
@@ -137,16 +137,16 @@ func decide(t *testing.T, root *permissions.Node, s *Scenario, a *Attempt) (Outc
 		checks = append(checks, map[bool]string{true: "yes ", false: "no "}[isGranted]+verb)
 		return isGranted, nil
 	}
-	ordinary := map[string]string{"mergePatch": "patch", "update": "update"}[s.Wanted(a).Verb]
-	chains := model.Update(root, patched(t, s.Object, map[string]any{}), patched(t, s.Object, s.Wanted(a).Change))
+	ordinary := map[string]string{"mergePatch": "patch", "update": "update"}[s.RequestOf(a).Verb]
+	chains := model.Update(root, patched(t, s.Object, map[string]any{}), patched(t, s.Object, s.RequestOf(a).Change))
 	if mayDoIt, _ := ask(ordinary); mayDoIt {
 		chains = model.Excluded(chains)
 	} else if mayTry, _ := ask(permissions.GeneralVerb); !mayTry {
 		return Denied, checks
 	}
-	var changed []enforcer.Changed
+	var changed []enforcer.ChangedField
 	for _, c := range chains {
-		changed = append(changed, enforcer.Changed{Chain: c})
+		changed = append(changed, enforcer.ChangedField{Chain: c})
 	}
 	missing, err := enforcer.Decide(changed, ask)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // observation is what was seen of a trial, with the conclusions from it.
 type observation struct {
-	*Seen
+	*TrialEvidence
 	place
 	actor actor
 	// decision is the decision about the request. It is nil if it is unknown, or if there are several.
@@ -30,8 +30,8 @@ type observation struct {
 }
 
 // newObservation draws the conclusions from what was seen of a trial.
-func newObservation(enforcement Enforcement, t trial, evidence *Seen) *observation {
-	o := &observation{Seen: evidence, place: t.place(), actor: actorOf(t.ID())}
+func newObservation(enforcement Enforcement, t trial, evidence *TrialEvidence) *observation {
+	o := &observation{TrialEvidence: evidence, place: t.place(), actor: actorOf(t.ID())}
 	for _, r := range evidence.Reviews {
 		o.reviewed = append(o.reviewed, r.Spec.ResourceAttributes)
 	}

@@ -43,7 +43,7 @@ func trialsOf(all []*Scenario) (trials []trial) {
 func (t trial) ID() string { return t.scenario.ID + "/" + t.attempt.Name }
 
 // request returns the request that is sent.
-func (t trial) request() *Request { return t.scenario.Wanted(t.attempt) }
+func (t trial) request() *Request { return t.scenario.RequestOf(t.attempt) }
 
 // place returns where the object of a trial is that its actor changes.
 func (t trial) place() place {
@@ -54,8 +54,8 @@ func (t trial) place() place {
 	return placeOf(object, t.request().Version, actorOf(t.ID()).namespace)
 }
 
-// Seen is the evidence of a trial.
-type Seen struct {
+// TrialEvidence is the evidence of a trial.
+type TrialEvidence struct {
 	// Request is the request that the actor sent. Code and Message are the answer.
 	Request verdicts.SentRequest `json:"request"`
 	Code    int                  `json:"code"`
@@ -77,7 +77,7 @@ type Seen struct {
 // seenAll is the evidence of all trials.
 type seenAll struct {
 	// trials has the evidence in the order of the trials. It is nil for a trial that was interrupted.
-	trials []*Seen
+	trials []*TrialEvidence
 	// strays are the reviews of granular verbs about users who are not the actor of a trial.
 	strays []verdicts.Review
 }
@@ -93,7 +93,7 @@ func (b *Bench) observe(ctx context.Context, enforcement Enforcement, trials []t
 	if err != nil {
 		return nil, err
 	}
-	all := &seenAll{trials: make([]*Seen, len(trials))}
+	all := &seenAll{trials: make([]*TrialEvidence, len(trials))}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, t := range trials {
@@ -122,11 +122,11 @@ func (b *Bench) observe(ctx context.Context, enforcement Enforcement, trials []t
 
 // addReviews adds reviews to the trial whose actor they are about. Each trial has its own actor.
 func (all *seenAll) addReviews(trials []trial, reviews []verdicts.Review) {
-	byUser := map[string]*Seen{}
+	byUser := map[string]*TrialEvidence{}
 	for i, t := range trials {
 		evidence := all.trials[i]
 		if evidence == nil {
-			evidence = &Seen{} // the reviews of an interrupted trial are dropped
+			evidence = &TrialEvidence{} // the reviews of an interrupted trial are dropped
 		}
 		byUser[actorOf(t.ID()).user] = evidence
 	}
@@ -149,8 +149,8 @@ func isGranular(r verdicts.Review) bool {
 }
 
 // try makes one trial. A failure is recorded as part of the evidence.
-func (b *Bench) try(ctx context.Context, g *gate, t trial) *Seen {
-	start, evidence := time.Now(), &Seen{}
+func (b *Bench) try(ctx context.Context, g *gate, t trial) *TrialEvidence {
+	start, evidence := time.Now(), &TrialEvidence{}
 	if err := b.attempt(ctx, g, t, evidence); err != nil {
 		evidence.Invalid = err.Error()
 	}
@@ -158,7 +158,7 @@ func (b *Bench) try(ctx context.Context, g *gate, t trial) *Seen {
 	return evidence
 }
 
-func (b *Bench) attempt(ctx context.Context, g *gate, t trial, evidence *Seen) error {
+func (b *Bench) attempt(ctx context.Context, g *gate, t trial, evidence *TrialEvidence) error {
 	p := t.place()
 	who, err := b.actor(ctx, t.ID(), p.resource, t.attempt.Grants, t.attempt.Names)
 	if err != nil {
@@ -186,7 +186,7 @@ func (b *Bench) attempt(ctx context.Context, g *gate, t trial, evidence *Seen) e
 }
 
 // sendAs sends the request of an actor through the gate. A refusal is recorded as part of the evidence.
-func (s *sending) sendAs(ctx context.Context, g *gate, who actor, evidence *Seen) error {
+func (s *sending) sendAs(ctx context.Context, g *gate, who actor, evidence *TrialEvidence) error {
 	config := g.config(who.token)
 	config.Wrap(recordRequest(&evidence.Request))
 	client, err := dynamic.NewForConfig(config)

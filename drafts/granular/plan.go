@@ -50,7 +50,7 @@ func (p *plan) Select(leaveOut func(product.Case) string) {
 
 // group is the evidence about the group as a whole.
 type group struct {
-	Server reports.Found `json:"server"`
+	Server reports.FoundTarget `json:"server"`
 	// Strays are reviews of granular verbs about users who are not the actor of an attempt.
 	Strays []verdicts.Review `json:"strays,omitempty"`
 }
@@ -69,7 +69,7 @@ func (p *plan) Run(ctx context.Context, log *record.Log, o product.Observer) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, bench.Close()) }()
-	if err := server.CheckFound(bench.server.Found(), p.on.Wanted()); err != nil {
+	if err := server.CheckTarget(bench.server.FoundTarget(), p.on.AskedTarget()); err != nil {
 		return err
 	}
 	return p.record(ctx, bench, log, o)
@@ -88,7 +88,7 @@ func (p *plan) record(ctx context.Context, bench *Bench, log *record.Log, o prod
 	if err != nil {
 		return err
 	}
-	if err := log.Append(groupKey, group{Server: bench.server.Found(), Strays: all.strays}); err != nil {
+	if err := log.Append(groupKey, group{Server: bench.server.FoundTarget(), Strays: all.strays}); err != nil {
 		return err
 	}
 	for i, id := range ids {
@@ -105,7 +105,7 @@ func (p *plan) record(ctx context.Context, bench *Bench, log *record.Log, o prod
 
 // Judge implements product.Plan.
 func (p *plan) Judge(id string, evidence record.View) reports.Result {
-	seen, err := record.Read[Seen](evidence, id)
+	seen, err := record.Read[TrialEvidence](evidence, id)
 	if err != nil {
 		return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: err.Error()}
 	}
@@ -115,7 +115,7 @@ func (p *plan) Judge(id string, evidence record.View) reports.Result {
 }
 
 // newResult judges a trial by its evidence.
-func newResult(enforcement Enforcement, t trial, evidence *Seen) reports.Result {
+func newResult(enforcement Enforcement, t trial, evidence *TrialEvidence) reports.Result {
 	r := reports.Result{Verdict: verdicts.Passed, Seconds: evidence.Seconds}
 	if evidence.Invalid != "" {
 		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, evidence.Invalid

@@ -112,7 +112,7 @@ func doesWhatWasChecked(t *testing.T, b *Bench) {
 	var a actor
 	var client *kubernetes.Clientset
 	steps := enforcer.Reference()
-	steps.Decide = func(fields []enforcer.Changed, ask enforcer.Ask) (*enforcer.Missing, error) {
+	steps.Decide = func(fields []enforcer.ChangedField, ask enforcer.Ask) (*enforcer.MissingPermission, error) {
 		_, err := b.client.CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.MergePatchType, []byte(`{"metadata":{"labels":{"other":"x"}}}`), metav1.PatchOptions{})
 		if err != nil {
 			return nil, err

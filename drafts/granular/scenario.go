@@ -78,8 +78,8 @@ type Attempt struct {
 	Checks []string `yaml:"checks" json:"checks"`
 }
 
-// Wanted returns the request that an attempt sends.
-func (s *Scenario) Wanted(a *Attempt) *Request {
+// RequestOf returns the request that an attempt sends.
+func (s *Scenario) RequestOf(a *Attempt) *Request {
 	return cmp.Or(a.Request, s.Request)
 }
 
@@ -134,7 +134,7 @@ func (s *Scenario) check() (at string, err error) {
 }
 
 func (s *Scenario) checkAttempt(a *Attempt) error {
-	if err := s.checkRequest(s.Wanted(a)); err != nil {
+	if err := s.checkRequest(s.RequestOf(a)); err != nil {
 		return err
 	}
 	for _, c := range a.Checks {

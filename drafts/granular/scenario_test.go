@@ -90,7 +90,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, a := range s.Attempts {
-			if s.Wanted(a) == nil {
+			if s.RequestOf(a) == nil {
 				t.Error("an attempt without a request was taken")
 			}
 		}

@@ -23,10 +23,10 @@ type Stats struct {
 	Files int
 	// Bytes are the log's, decompressed; Lines and Events all that there were: an EventList is one line with many events.
 	Bytes, Lines, Events int64
-	// Impersonated are the events of a request that impersonates, and of them Again those of a request that
+	// Impersonated are the events of a request that impersonates, and of them Repeated those of a request that
 	// another event told of before: another stage, or the same one twice.
-	Impersonated, Again int64
-	Refused             int64 // the requests that were not allowed to impersonate
+	Impersonated, Repeated int64
+	Refused                int64 // the requests that were not allowed to impersonate
 	// Bad counts lines and items that are not audit events; the first few are listed.
 	Bad      int64
 	FirstBad []Bad
@@ -209,7 +209,7 @@ func (r *Reader) event(raw []byte, item int64) error {
 		isRepeated := r.isKnown(e)
 		r.stats.Impersonated++
 		if isRepeated {
-			r.stats.Again++
+			r.stats.Repeated++
 		}
 		return r.Each(e, isRepeated)
 	}

@@ -102,7 +102,7 @@ func TestRead(t *testing.T) {
 					}
 					bad = append(bad, at+" "+b.Why)
 				}
-				if got.stats.Events != c.events || got.stats.Again != c.again || got.stats.Refused != c.refused || got.stats.Bad != int64(len(c.bad)) || got.stats.Bytes != int64(len(c.log)) {
+				if got.stats.Events != c.events || got.stats.Repeated != c.again || got.stats.Refused != c.refused || got.stats.Bad != int64(len(c.bad)) || got.stats.Bytes != int64(len(c.log)) {
 					t.Errorf("got %+v", got.stats)
 				}
 				if diff := cmp.Diff(c.users, got.users); diff != "" {

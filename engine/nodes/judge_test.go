@@ -112,7 +112,7 @@ func TestJudgeEvents(t *testing.T) {
 }
 
 // soundly is what is seen of agents on two nodes where all is well.
-func soundly() *Seen {
+func soundly() *AgentsEvidence {
 	on := func(node, other string, at time.Time) (lines []Attempt) {
 		for _, target := range []string{node, other} {
 			for _, verb := range []string{"list", "get"} {
@@ -123,7 +123,7 @@ func soundly() *Seen {
 		}
 		return lines
 	}
-	s := &Seen{Nodes: []string{"a", "b"}, Work: map[string][]Attempt{"a": on("a", "b", noon), "b": on("b", "a", noon)}}
+	s := &AgentsEvidence{Nodes: []string{"a", "b"}, Work: map[string][]Attempt{"a": on("a", "b", noon), "b": on("b", "a", noon)}}
 	for _, lines := range s.Work {
 		for _, l := range lines {
 			constraint := ""
@@ -143,14 +143,14 @@ func soundly() *Seen {
 		return out
 	}
 	pod, node := noon.Add(time.Minute), noon.Add(2*time.Minute)
-	s.Pod, s.After = &Stolen{pod, answers(pod, 10, 401)}, on("a", "b", pod.Add(20*time.Second))
-	s.Node = &Stolen{node, answers(node, 13, 200)}
+	s.Pod, s.After = &StolenToken{pod, answers(pod, 10, 401)}, on("a", "b", pod.Add(20*time.Second))
+	s.Node = &StolenToken{node, answers(node, 13, 200)}
 	return s
 }
 
 // TestCheats: each way to make what was seen say something else is found, and nothing else is.
 func TestCheats(t *testing.T) {
-	judged := func(change func(s *Seen), suffix string) string {
+	judged := func(change func(s *AgentsEvidence), suffix string) string {
 		o := &Observation{Seen: *soundly()}
 		change(&o.Seen)
 		j, err := o.Judge(suffix)
@@ -163,7 +163,7 @@ func TestCheats(t *testing.T) {
 		}
 		return failed(all)
 	}
-	nothing := func(*Seen) {}
+	nothing := func(*AgentsEvidence) {}
 	if got := judged(nothing, "x"); got != "" {
 		t.Fatalf("all is well: %s", got)
 	}
@@ -171,34 +171,34 @@ func TestCheats(t *testing.T) {
 		t.Errorf("events of another cell's account: %q", got)
 	}
 	for name, c := range map[string]struct {
-		change func(s *Seen)
+		change func(s *AgentsEvidence)
 		want   string
 	}{
-		"a node is removed":              {func(s *Seen) { s.Nodes = s.Nodes[:1] }, "not all that has to be"},
-		"a node is another":              {func(s *Seen) { s.Nodes[1] = "c" }, "which is not one of the nodes"},
-		"what an agent wrote is removed": {func(s *Seen) { delete(s.Work, "b") }, "did not try"},
-		"what it must not is removed":    {func(s *Seen) { s.Work["a"] = s.Work["a"][:3] }, "did not try: get as node b"},
-		"a line is another agent's":      {func(s *Seen) { s.Work["a"][0] = s.Work["b"][0] }, "written by b"},
-		"agents are swapped":             {func(s *Seen) { s.Work["a"], s.Work["b"] = s.Work["b"], s.Work["a"] }, "written by b"},
-		"a code is edited":               {func(s *Seen) { s.Work["a"][3].Code = 200 }, "get nodes as node b: 200"},
-		"an event is removed":            {func(s *Seen) { s.Events = s.Events[1:] }, "no event"},
-		"events are removed":             {func(s *Seen) { s.Events = nil }, "no event"},
-		"an event by another constraint": {func(s *Seen) { s.Events = append(s.Events, wrong(s.Events)) }, "other impersonations"},
-		"the deleted pod is removed":     {func(s *Seen) { s.Pod = nil }, "not all that has to be"},
-		"the deleted node is removed":    {func(s *Seen) { s.Node = nil }, "not all that has to be"},
-		"pod and node are swapped":       {func(s *Seen) { s.Pod, s.Node = s.Node, s.Pod }, "cannot have been"},
-		"the pod was deleted later":      {func(s *Seen) { s.Pod.Deleted = s.Pod.Deleted.Add(5 * time.Second) }, "cannot have been"},
-		"a token was good for too long": {func(s *Seen) {
+		"a node is removed":              {func(s *AgentsEvidence) { s.Nodes = s.Nodes[:1] }, "not all that has to be"},
+		"a node is another":              {func(s *AgentsEvidence) { s.Nodes[1] = "c" }, "which is not one of the nodes"},
+		"what an agent wrote is removed": {func(s *AgentsEvidence) { delete(s.Work, "b") }, "did not try"},
+		"what it must not is removed":    {func(s *AgentsEvidence) { s.Work["a"] = s.Work["a"][:3] }, "did not try: get as node b"},
+		"a line is another agent's":      {func(s *AgentsEvidence) { s.Work["a"][0] = s.Work["b"][0] }, "written by b"},
+		"agents are swapped":             {func(s *AgentsEvidence) { s.Work["a"], s.Work["b"] = s.Work["b"], s.Work["a"] }, "written by b"},
+		"a code is edited":               {func(s *AgentsEvidence) { s.Work["a"][3].Code = 200 }, "get nodes as node b: 200"},
+		"an event is removed":            {func(s *AgentsEvidence) { s.Events = s.Events[1:] }, "no event"},
+		"events are removed":             {func(s *AgentsEvidence) { s.Events = nil }, "no event"},
+		"an event by another constraint": {func(s *AgentsEvidence) { s.Events = append(s.Events, wrong(s.Events)) }, "other impersonations"},
+		"the deleted pod is removed":     {func(s *AgentsEvidence) { s.Pod = nil }, "not all that has to be"},
+		"the deleted node is removed":    {func(s *AgentsEvidence) { s.Node = nil }, "not all that has to be"},
+		"pod and node are swapped":       {func(s *AgentsEvidence) { s.Pod, s.Node = s.Node, s.Pod }, "cannot have been"},
+		"the pod was deleted later":      {func(s *AgentsEvidence) { s.Pod.Deleted = s.Pod.Deleted.Add(5 * time.Second) }, "cannot have been"},
+		"a token was good for too long": {func(s *AgentsEvidence) {
 			s.Pod.Answers = append(s.Pod.Answers[:9], Answer{s.Pod.Deleted.Add(11500 * time.Millisecond), 200}, Answer{s.Pod.Deleted.Add(12500 * time.Millisecond), 200}, Answer{s.Pod.Deleted.Add(13 * time.Second), 401})
 		}, "the token of a deleted pod ends: after 13s"},
-		"late answers of a token are removed":    {func(s *Seen) { s.Pod.Answers = s.Pod.Answers[:9] }, "the token of a deleted pod ends: after"},
-		"a refusal in between is removed":        {func(s *Seen) { s.Node.Answers = append(s.Node.Answers[:2], s.Node.Answers[9:]...) }, "was not used for"},
-		"a token's first answers are removed":    {func(s *Seen) { s.Node.Answers = s.Node.Answers[12:] }, "was not used for"},
-		"a token's answers are removed":          {func(s *Seen) { s.Node.Answers = nil }, "200 for 0s only"},
-		"the next pod's lines are removed":       {func(s *Seen) { s.After = nil }, "did not try"},
-		"the next pod's lines are the first's":   {func(s *Seen) { s.After = s.Work["a"] }, "is said to be of the next pod"},
-		"the next pod was allowed too much":      {func(s *Seen) { s.After[2].Code = 200 }, "list pods as node b: 200"},
-		"the node was deleted while pods worked": {func(s *Seen) { s.After[3].Time = s.Node.Deleted.Add(time.Second) }, "cannot have been"},
+		"late answers of a token are removed":    {func(s *AgentsEvidence) { s.Pod.Answers = s.Pod.Answers[:9] }, "the token of a deleted pod ends: after"},
+		"a refusal in between is removed":        {func(s *AgentsEvidence) { s.Node.Answers = append(s.Node.Answers[:2], s.Node.Answers[9:]...) }, "was not used for"},
+		"a token's first answers are removed":    {func(s *AgentsEvidence) { s.Node.Answers = s.Node.Answers[12:] }, "was not used for"},
+		"a token's answers are removed":          {func(s *AgentsEvidence) { s.Node.Answers = nil }, "200 for 0s only"},
+		"the next pod's lines are removed":       {func(s *AgentsEvidence) { s.After = nil }, "did not try"},
+		"the next pod's lines are the first's":   {func(s *AgentsEvidence) { s.After = s.Work["a"] }, "is said to be of the next pod"},
+		"the next pod was allowed too much":      {func(s *AgentsEvidence) { s.After[2].Code = 200 }, "list pods as node b: 200"},
+		"the node was deleted while pods worked": {func(s *AgentsEvidence) { s.After[3].Time = s.Node.Deleted.Add(time.Second) }, "cannot have been"},
 	} {
 		if got := judged(c.change, "x"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)

@@ -123,7 +123,7 @@ func (h *holder) list(ctx context.Context) (int, error) {
 }
 
 // until asks again and again until the answer is the wanted one, and writes down every answer.
-func (h *holder) until(ctx context.Context, code int, s *Stolen) error {
+func (h *holder) until(ctx context.Context, code int, s *StolenToken) error {
 	last := 0
 	err := apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (done bool, err error) {
 		if last, err = h.list(ctx); err == nil {

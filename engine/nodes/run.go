@@ -24,20 +24,20 @@ const (
 	slack    = 2 * time.Second
 )
 
-// Seen is what was seen of the agents: everything that is said of them follows from it.
-type Seen struct {
+// AgentsEvidence is what was seen of the agents: everything that is said of them follows from it.
+type AgentsEvidence struct {
 	Nodes []string `json:"nodes"` // those of the cluster, workers first
 	// Work is what the agents wrote at work, by their nodes, and Events are the audit events of their account.
 	Work   map[string][]Attempt `json:"work"`
 	Events []auditv1.Event      `json:"events"`
 	// Pod and Node are what a token gave after its pod, and its pod's Node, were deleted; After is of the agent's next pod.
-	Pod   *Stolen   `json:"pod,omitempty"`
-	After []Attempt `json:"after,omitempty"`
-	Node  *Stolen   `json:"node,omitempty"`
+	Pod   *StolenToken `json:"pod,omitempty"`
+	After []Attempt    `json:"after,omitempty"`
+	Node  *StolenToken `json:"node,omitempty"`
 }
 
-// Stolen is what a token gave after something was deleted.
-type Stolen struct {
+// StolenToken is what a token gave after something was deleted.
+type StolenToken struct {
 	Deleted time.Time `json:"deleted"`
 	Answers []Answer  `json:"answers"`
 }
@@ -53,21 +53,21 @@ func Suffix(seed int64, cell string) string { return scenarios.Suffix(seed, cell
 
 // Observation is what was seen of the agents, and why that was not everything.
 type Observation struct {
-	Seen Seen `json:"seen"`
+	Seen AgentsEvidence `json:"seen"`
 	// Problem says why something could not be looked at. It is empty if everything was.
 	Problem string `json:"problem,omitempty"`
 }
 
 // Run deploys the agents, looks at what they are allowed, and deletes a pod and a node under them.
 func Run(ctx context.Context, c Cluster, suffix string) *Observation {
-	o := &Observation{Seen: Seen{Work: map[string][]Attempt{}}}
+	o := &Observation{Seen: AgentsEvidence{Work: map[string][]Attempt{}}}
 	if err := o.Seen.run(ctx, c, suffix); err != nil {
 		o.Problem = err.Error()
 	}
 	return o
 }
 
-func (s *Seen) run(ctx context.Context, c Cluster, suffix string) (err error) {
+func (s *AgentsEvidence) run(ctx context.Context, c Cluster, suffix string) (err error) {
 	a, err := Deploy(ctx, c, suffix)
 	if err != nil {
 		return fmt.Errorf("deploying the agents: %w", err)
@@ -76,7 +76,7 @@ func (s *Seen) run(ctx context.Context, c Cluster, suffix string) (err error) {
 	s.Nodes = a.Nodes
 	for _, step := range []struct {
 		what string
-		do   func(context.Context, *Seen) error
+		do   func(context.Context, *AgentsEvidence) error
 	}{{"at work", a.atWork}, {"deleting a pod", a.deletePod}, {"deleting a node", a.deleteNode}} {
 		if err := step.do(ctx, s); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
@@ -148,7 +148,7 @@ func (o *Observation) Judge(suffix string) (*Judgement, error) {
 }
 
 // judgeWork judges what the agents wrote and their audit events. whole says that nothing is missing.
-func (j *Judgement) judgeWork(s *Seen, account string, whole bool) {
+func (j *Judgement) judgeWork(s *AgentsEvidence, account string, whole bool) {
 	var all []Attempt
 	for _, node := range s.Nodes {
 		if lines, known := s.Work[node]; known || whole {
@@ -160,7 +160,7 @@ func (j *Judgement) judgeWork(s *Seen, account string, whole bool) {
 	j.Checks[PartAudit] = judgeEvents(all, own)
 }
 
-func (j *Judgement) judgePod(s *Seen, whole bool) {
+func (j *Judgement) judgePod(s *AgentsEvidence, whole bool) {
 	const ended = "within the cache's time"
 	got := ended
 	j.PodWindow = s.Pod.until(401)
@@ -180,7 +180,7 @@ const pause = tokenTTL / 2
 // order says what cannot have come as it stands there: agents work, then a pod is deleted and the agent works on in
 // another, then a node is deleted; and after each deletion a token is used again and again, without a pause in which it
 // could have given something else.
-func (s *Seen) order() error {
+func (s *AgentsEvidence) order() error {
 	var events sequence
 	for node, lines := range s.Work {
 		if !slices.Contains(s.Nodes, node) {
@@ -230,7 +230,7 @@ func (q *sequence) addLines(lines []Attempt) {
 	}
 }
 
-func (q *sequence) addStolen(what string, loss *Stolen) {
+func (q *sequence) addStolen(what string, loss *StolenToken) {
 	q.add(what+" was deleted", loss.Deleted)
 	for _, a := range loss.Answers {
 		if delay := a.At.Sub(q.last); delay > pause {
@@ -241,7 +241,7 @@ func (q *sequence) addStolen(what string, loss *Stolen) {
 }
 
 // until is how long it took until an answer had a code, and no other came: less than 0 if none had.
-func (s *Stolen) until(code int) time.Duration {
+func (s *StolenToken) until(code int) time.Duration {
 	i := slices.IndexFunc(s.Answers, func(a Answer) bool { return a.Code == code })
 	if i < 0 || i != len(s.Answers)-1 {
 		return -1
@@ -251,7 +251,7 @@ func (s *Stolen) until(code int) time.Duration {
 
 // goodFor returns for how long the token was seen to be good. A busy machine may ask late for the first time after its end, so
 // that the first refusal says less.
-func (s *Stolen) goodFor() time.Duration {
+func (s *StolenToken) goodFor() time.Duration {
 	last := time.Duration(0)
 	for _, a := range s.Answers {
 		if a.Code == 200 {
@@ -263,7 +263,7 @@ func (s *Stolen) goodFor() time.Duration {
 
 // outlives judges a token that has to stay good for longer than everything that the API server remembers: token and
 // impersonation. It also returns how long the token was seen to be good.
-func (s *Stolen) outlives() (check Check, good time.Duration) {
+func (s *StolenToken) outlives() (check Check, good time.Duration) {
 	check = Check{What: "the token of a pod outlives the node", Want: "200", Got: "200"}
 	last := time.Duration(0)
 	for _, a := range s.Answers {
@@ -279,7 +279,7 @@ func (s *Stolen) outlives() (check Check, good time.Duration) {
 	return check, last
 }
 
-func (a *Agents) atWork(ctx context.Context, s *Seen) (err error) {
+func (a *Agents) atWork(ctx context.Context, s *AgentsEvidence) (err error) {
 	for _, node := range a.Nodes {
 		if s.Work[node], err = a.rounds(ctx, node, time.Time{}); err != nil {
 			return err
@@ -310,13 +310,13 @@ func (a *Agents) stolen(ctx context.Context, node string) (*holder, *corev1.Pod,
 }
 
 // deletePod deletes the pod of an agent: its token ends once the API server forgot it; the agent goes on in a new pod.
-func (a *Agents) deletePod(ctx context.Context, s *Seen) error {
+func (a *Agents) deletePod(ctx context.Context, s *AgentsEvidence) error {
 	node := a.Nodes[0]
 	h, pod, err := a.stolen(ctx, node)
 	if err != nil {
 		return err
 	}
-	s.Pod = &Stolen{Deleted: time.Now()}
+	s.Pod = &StolenToken{Deleted: time.Now()}
 	if err := a.typed.CoreV1().Pods(a.Name).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func (a *Agents) deletePod(ctx context.Context, s *Seen) error {
 // deleteNode deletes the Node object of an agent's node, and makes it again: the kubelet, which runs all the
 // while, takes it as its own. A token that is bound to a pod names the node only for others to read, so it stays
 // valid, and its holder may be a node that is not there.
-func (a *Agents) deleteNode(ctx context.Context, s *Seen) (err error) {
+func (a *Agents) deleteNode(ctx context.Context, s *AgentsEvidence) (err error) {
 	name := a.Nodes[0]
 	h, _, err := a.stolen(ctx, name)
 	if err != nil {
@@ -343,7 +343,7 @@ func (a *Agents) deleteNode(ctx context.Context, s *Seen) (err error) {
 	if err != nil {
 		return err
 	}
-	s.Node = &Stolen{Deleted: time.Now()}
+	s.Node = &StolenToken{Deleted: time.Now()}
 	if err := a.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 // Run is one run of a plan.
 type Run struct {
-	*Prepared
+	*PreparedRun
 	Invocation *Invocation
 	// Command is the command line, program name included.
 	Command []string
@@ -28,8 +28,8 @@ type Run struct {
 	Judged func(c Case, r reports.Result)
 }
 
-// Made is what a run has made.
-type Made struct {
+// RunResult is what a run has made.
+type RunResult struct {
 	Report *reports.Report
 	Log    *record.Log
 	// Interrupted reports whether the run ended early.
@@ -39,7 +39,7 @@ type Made struct {
 // Execute runs a plan, judges what was recorded, and makes the report. An error means that there is nothing to report. A run
 // that was interrupted, or broke when a case had already failed, has a report, and the error with which its plan ended is in
 // there.
-func Execute(ctx context.Context, r Run) (*Made, error) {
+func Execute(ctx context.Context, r Run) (*RunResult, error) {
 	log, command := record.New(), r.Command
 	if r.Product.Conceal != nil {
 		command = r.Product.Conceal(command)
@@ -76,11 +76,11 @@ func Execute(ctx context.Context, r Run) (*Made, error) {
 	if err := log.Append(endingKey, end); err != nil {
 		return nil, errors.Join(runErr, err)
 	}
-	report, err := conclude(r.Prepared, log.View(), log.Head(), results)
+	report, err := conclude(r.PreparedRun, log.View(), log.Head(), results)
 	if err != nil {
 		return nil, errors.Join(runErr, err)
 	}
-	return &Made{Report: report, Log: log, Interrupted: isInterrupted}, nil
+	return &RunResult{Report: report, Log: log, Interrupted: isInterrupted}, nil
 }
 
 // describeInterruption returns why a run ended early, in one line: what interrupted it, and the plan's error if it says
@@ -131,7 +131,7 @@ func (k *knownResults) hasFailed() bool {
 }
 
 // conclude judges all cases of a plan that are not known already and makes the report. It depends on its arguments alone.
-func conclude(p *Prepared, view record.View, head record.Head, known *knownResults) (*reports.Report, error) {
+func conclude(p *PreparedRun, view record.View, head record.Head, known *knownResults) (*reports.Report, error) {
 	began, err := record.Read[header](view, headerKey)
 	if err != nil {
 		return nil, err

@@ -203,15 +203,15 @@ func NewCommandLine(p Product, fs *pflag.FlagSet, filter LabelFilter) *CommandLi
 	return c
 }
 
-// Prepared is a command line that was read: what will be judged, and by which rules.
-type Prepared struct {
+// PreparedRun is a command line that was read: what will be judged, and by which rules.
+type PreparedRun struct {
 	Product Product
 	Plan    Plan
 	Rules   Rules
 }
 
 // Prepare makes the plan. Every error is for the user to mend.
-func (c *CommandLine) Prepare(i *Invocation) (*Prepared, error) {
+func (c *CommandLine) Prepare(i *Invocation) (*PreparedRun, error) {
 	i.Scenarios = c.Scenarios
 	isGiven := c.Options.flags.Changed("seed")
 	switch {
@@ -234,7 +234,7 @@ func (c *CommandLine) Prepare(i *Invocation) (*Prepared, error) {
 	if err := checkRuns(plan.Cases()); err != nil {
 		return nil, err
 	}
-	return &Prepared{Product: c.Product, Plan: plan, Rules: rules}, nil
+	return &PreparedRun{Product: c.Product, Plan: plan, Rules: rules}, nil
 }
 
 // ErrNothingSelected is wrapped by the error of a plan in which nothing would run: that would not be a pass.

@@ -44,18 +44,20 @@ func OpenOutput(o Options) (out Output, err error) {
 
 // Save writes the report with its record and its pages, and signs it, and appends the results to the history, if the user
 // wants that.
-func (o Output) Save(made *Made) error { return errors.Join(o.saveReport(made), o.appendHistory(made)) }
+func (o Output) Save(made *RunResult) error {
+	return errors.Join(o.saveReport(made), o.appendHistory(made))
+}
 
 // appendHistory appends the results to the history. Those of an interrupted run are left out: it was not the subject that
 // kept its cases from passing.
-func (o Output) appendHistory(made *Made) error {
+func (o Output) appendHistory(made *RunResult) error {
 	if o.history == "" || made.Interrupted {
 		return nil
 	}
 	return history.Append(o.history, made.Report)
 }
 
-func (o Output) saveReport(made *Made) error {
+func (o Output) saveReport(made *RunResult) error {
 	if o.folder == "" {
 		return nil
 	}

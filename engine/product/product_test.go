@@ -23,7 +23,7 @@ func invocation(seed int64) *product.Invocation {
 }
 
 // run runs a plan of dice with a command line, and returns the files of its folder.
-func run(t *testing.T, plan *producttest.Plan, args ...string) (*product.Made, map[string][]byte) {
+func run(t *testing.T, plan *producttest.Plan, args ...string) (*product.RunResult, map[string][]byte) {
 	t.Helper()
 	made, err := execute(t.Context(), plan, args...)
 	if err != nil {
@@ -32,16 +32,16 @@ func run(t *testing.T, plan *producttest.Plan, args ...string) (*product.Made, m
 	return made, save(t, made)
 }
 
-func execute(ctx context.Context, plan *producttest.Plan, args ...string) (*product.Made, error) {
+func execute(ctx context.Context, plan *producttest.Plan, args ...string) (*product.RunResult, error) {
 	return product.Execute(ctx, product.Run{
-		Prepared: &product.Prepared{Product: producttest.Dice, Plan: plan}, Invocation: invocation(7),
+		PreparedRun: &product.PreparedRun{Product: producttest.Dice, Plan: plan}, Invocation: invocation(7),
 		Command: append([]string{"authzconf", "dice"}, args...),
 		Say:     func(string) {}, Judged: func(product.Case, reports.Result) {},
 	})
 }
 
 // save writes the report, and returns the files of its folder.
-func save(t *testing.T, made *product.Made) map[string][]byte {
+func save(t *testing.T, made *product.RunResult) map[string][]byte {
 	t.Helper()
 	dir := t.TempDir()
 	if err := reports.Save(dir, made.Report, made.Log, nil, nil); err != nil {

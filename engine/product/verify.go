@@ -117,7 +117,7 @@ func (v *Verification) repeat(plan Planner, messages io.Writer) error {
 }
 
 // prepare makes the plan of the recorded command line.
-func (v *Verification) prepare(plan Planner, head *header, messages io.Writer) (*Prepared, error) {
+func (v *Verification) prepare(plan Planner, head *header, messages io.Writer) (*PreparedRun, error) {
 	if len(head.Command) < 2 {
 		return nil, errors.New("it is empty")
 	}

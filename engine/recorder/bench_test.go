@@ -85,7 +85,7 @@ func bareTarget(b *testing.B) *benchTarget {
 }
 
 // counted is what a storm has of a recorder.
-var counted = &Counting{Arrived: func(Point, string) {}, Answered: func(Point, string, time.Duration) {}}
+var counted = &StormHooks{Arrived: func(Point, string) {}, Answered: func(Point, string, time.Duration) {}}
 
 func recorderTarget(b *testing.B) *benchTarget {
 	b.Helper()

@@ -23,7 +23,7 @@ func TestCount(t *testing.T) {
 	var mu sync.Mutex
 	verbs, answered := map[string]int{}, map[Point]time.Duration{}
 	const delay = 30 * time.Millisecond
-	r.Count(&Counting{
+	r.Count(&StormHooks{
 		Delay: func() time.Duration { return delay }, Slots: make(chan struct{}, 1),
 		Arrived: func(p Point, verb string) {
 			mu.Lock()
@@ -73,7 +73,7 @@ func TestCount(t *testing.T) {
 func TestGivenUp(t *testing.T) {
 	r := startRecorder(t, Options{})
 	c := peer(t, r.Kubeconfig(Front), true)
-	r.Count(&Counting{
+	r.Count(&StormHooks{
 		Arrived:  func(Point, string) { t.Error("half a review was counted") },
 		Answered: func(Point, string, time.Duration) { t.Error("half a review was answered") },
 	})

@@ -70,7 +70,7 @@ func (r *Recorder) handle(w http.ResponseWriter, req *http.Request) {
 
 // countingAt returns what counts the reviews of a mount, or nil where they are recorded, as they are between the two ends
 // of the chain at all times.
-func (r *Recorder) countingAt(m *mount) *Counting {
+func (r *Recorder) countingAt(m *mount) *StormHooks {
 	if m.point != Front && m.point != Back {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *Recorder) countingAt(m *mount) *Counting {
 
 // countAtOnce counts a review without reading all of it, and reports whether it did, or whether nothing is to be done:
 // in a storm API servers give requests up that take too long, some before all of a review is sent.
-func (r *Recorder) countAtOnce(counting *Counting, w http.ResponseWriter, req *http.Request, m *mount, body []byte, unread error) bool {
+func (r *Recorder) countAtOnce(counting *StormHooks, w http.ResponseWriter, req *http.Request, m *mount, body []byte, unread error) bool {
 	if unread != nil {
 		return req.Context().Err() != nil
 	}
@@ -94,7 +94,7 @@ func (r *Recorder) countAtOnce(counting *Counting, w http.ResponseWriter, req *h
 }
 
 // isOther reports whether a review is not to be counted.
-func (c *Counting) isOther(point Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
+func (c *StormHooks) isOther(point Point, spec authorizationv1.SubjectAccessReviewSpec) bool {
 	return c != nil && c.Other != nil && c.Other(point, spec)
 }
 

@@ -64,7 +64,7 @@ type Recorder struct {
 	journal
 	mounts map[string]*mount // by URL path; fixed after Start
 	// counting, if set, takes the place of the journal at Front and Back.
-	counting atomic.Pointer[Counting]
+	counting atomic.Pointer[StormHooks]
 	read     atomic.Pointer[read] // last
 
 	addr   string // host:port as API servers reach it
@@ -217,8 +217,8 @@ func (r *Recorder) Kubeconfig(p Point) []byte {
 	return out
 }
 
-// Counting is for storms: what would fill the memory is counted and forgotten. Its functions are called concurrently.
-type Counting struct {
+// StormHooks is for storms: what would fill the memory is counted and forgotten. Its functions are called concurrently.
+type StormHooks struct {
 	// Arrived is called for each review before it is answered, so that what an API server has an answer to is counted.
 	Arrived func(p Point, verb string)
 	// Read, if given, is called with the text of each review at Front, which it must not keep.
@@ -236,9 +236,9 @@ type Counting struct {
 
 // Count counts the reviews at Front and Back from now on instead of recording them; nil records again. Probes and
 // malformed reviews are treated as ever, and counted ones take their place in the order.
-func (r *Recorder) Count(c *Counting) { r.counting.Store(c) }
+func (r *Recorder) Count(c *StormHooks) { r.counting.Store(c) }
 
-func (r *Recorder) countReview(c *Counting, w http.ResponseWriter, req *http.Request, p Point, verb string, body []byte) {
+func (r *Recorder) countReview(c *StormHooks, w http.ResponseWriter, req *http.Request, p Point, verb string, body []byte) {
 	begin := time.Now()
 	r.pass()
 	c.Arrived(p, verb)
@@ -265,7 +265,7 @@ func writtenVerb(body []byte) (string, bool) {
 }
 
 // takeTime waits as long as an answer takes, unless the API server goes away.
-func (c *Counting) takeTime(ctx context.Context) {
+func (c *StormHooks) takeTime(ctx context.Context) {
 	if c.Slots != nil {
 		select {
 		case c.Slots <- struct{}{}:

@@ -77,8 +77,8 @@ func (r *Replayer) ReplayAuthorized(ctx context.Context, s *scenarios.Scenario, 
 	return r.prepareFrom(ctx, s, suffix, source{authorizer: true}).Send(ctx)
 }
 
-// Prepared is a scenario that has on the target what its requests need, or whose evidence says why it has not.
-type Prepared struct {
+// PreparedScenario is a scenario that has on the target what its requests need, or whose evidence says why it has not.
+type PreparedScenario struct {
 	replayer *Replayer
 	evidence *verdicts.Evidence
 	run      *run
@@ -88,23 +88,23 @@ type Prepared struct {
 
 // Prepare provisions what scenario s needs under names made unique by suffix, and sends nothing. Names are unique, so that
 // several scenarios can be prepared at once, and also while the requests of another are sent. Send has to be called.
-func (r *Replayer) Prepare(ctx context.Context, s *scenarios.Scenario, suffix string) *Prepared {
+func (r *Replayer) Prepare(ctx context.Context, s *scenarios.Scenario, suffix string) *PreparedScenario {
 	return r.prepareFrom(ctx, s, suffix, source{})
 }
 
 // source is where what a scenario needs comes from, if it is not made for it.
 type source struct {
 	// kept has everything already.
-	kept *Kept
+	kept *KeptSetup
 	// authorizer is set if another authorizer than RBAC holds the grants.
 	authorizer bool
 }
 
-func (r *Replayer) prepareFrom(ctx context.Context, s *scenarios.Scenario, suffix string, from source) *Prepared {
+func (r *Replayer) prepareFrom(ctx context.Context, s *scenarios.Scenario, suffix string, from source) *PreparedScenario {
 	began := time.Now()
 	nodes, nodesErr := r.admin.realNodes(ctx, s)
 	bound, names := s.BindOn(suffix, nodes)
-	p := &Prepared{replayer: r, evidence: &verdicts.Evidence{
+	p := &PreparedScenario{replayer: r, evidence: &verdicts.Evidence{
 		Scenario: s.ID, Digest: s.Digest, Cell: r.target.Cell,
 		Capabilities: r.target.Facts.Capabilities, Suffix: suffix, Names: names, Nodes: nodes, Authorizer: from.authorizer,
 	}}
@@ -136,7 +136,7 @@ func (r *Replayer) prepareFrom(ctx context.Context, s *scenarios.Scenario, suffi
 }
 
 // Send sends the requests of the scenario, removes its pods, and returns everything that was seen.
-func (p *Prepared) Send(ctx context.Context) *verdicts.Evidence {
+func (p *PreparedScenario) Send(ctx context.Context) *verdicts.Evidence {
 	e := p.evidence
 	e.Started = time.Now()
 	defer func() { e.Ended = time.Now() }()
@@ -161,7 +161,7 @@ func (p *Prepared) Send(ctx context.Context) *verdicts.Evidence {
 }
 
 // checkBeforeSending returns why the requests cannot be sent now. It gives tokens the times that the scenario states.
-func (p *Prepared) checkBeforeSending(ctx context.Context) error {
+func (p *PreparedScenario) checkBeforeSending(ctx context.Context) error {
 	if err := errors.Join(p.run.target.Err(), ctx.Err()); err != nil || p.isKept {
 		return err
 	}
@@ -295,20 +295,20 @@ func (run *run) wait(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// Granted is a bound scenario whose grants are in force as RBAC.
-type Granted struct{ run *run }
+// ProvisionedScenario is a bound scenario whose grants are in force as RBAC.
+type ProvisionedScenario struct{ run *run }
 
 // Provision brings a bound scenario's grants into force, but those of its steps, without sending anything.
-func (r *Replayer) Provision(ctx context.Context, bound *scenarios.Scenario) (*Granted, error) {
+func (r *Replayer) Provision(ctx context.Context, bound *scenarios.Scenario) (*ProvisionedScenario, error) {
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: bound.Suffix}
 	if err := run.provision(ctx); err != nil {
-		return &Granted{run}, err
+		return &ProvisionedScenario{run}, err
 	}
-	return &Granted{run}, run.dateTokens()
+	return &ProvisionedScenario{run}, run.dateTokens()
 }
 
 // Change carries out a step that grants or revokes.
-func (g *Granted) Change(ctx context.Context, st *scenarios.Step) error {
+func (g *ProvisionedScenario) Change(ctx context.Context, st *scenarios.Step) error {
 	if st.Grant != "" {
 		return g.run.admin.grant(ctx, g.run.grants[st.Grant])
 	}
@@ -316,7 +316,7 @@ func (g *Granted) Change(ctx context.Context, st *scenarios.Step) error {
 }
 
 // Token is the token of a requestor that is a service account, by its alias.
-func (g *Granted) Token(alias string) string { return g.run.tokens[alias] }
+func (g *ProvisionedScenario) Token(alias string) string { return g.run.tokens[alias] }
 
 // Grant makes the roles of a bound scenario's grants and waits until they are in force, and makes nothing else.
 func (r *Replayer) Grant(ctx context.Context, bound *scenarios.Scenario) error {
@@ -326,8 +326,8 @@ func (r *Replayer) Grant(ctx context.Context, bound *scenarios.Scenario) error {
 	return r.admin.grant(ctx, scenarios.RenderRBAC(bound))
 }
 
-// Kept is what the scenarios of one setup have on a cluster, used again after the API server was replaced.
-type Kept struct {
+// KeptSetup is what the scenarios of one setup have on a cluster, used again after the API server was replaced.
+type KeptSetup struct {
 	// Suffix made the setup's names unique.
 	Suffix string
 
@@ -345,7 +345,7 @@ type Object struct {
 }
 
 // Keep makes everything that a scenario with a setup needs, without sending its requests.
-func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix string) (*Kept, error) {
+func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix string) (*KeptSetup, error) {
 	bound, _ := s.Bind(suffix)
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix}
 	if err := run.provision(ctx); err != nil {
@@ -354,7 +354,7 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 	if err := run.dateTokens(); err != nil {
 		return nil, fmt.Errorf("making the setup %s: %w", s.Setup, err)
 	}
-	return &Kept{Suffix: suffix, tokens: run.tokens, certificates: run.certificates, paths: KeptPaths(bound)}, nil
+	return &KeptSetup{Suffix: suffix, tokens: run.tokens, certificates: run.certificates, paths: KeptPaths(bound)}, nil
 }
 
 // KeptPaths are the objects that Keep makes of a scenario whose names were made unique, in the order of Read.
@@ -377,13 +377,13 @@ func KeptPaths(bound *scenarios.Scenario) []string {
 }
 
 // ReplayKept is Replay with what Keep made, also on another API server than it was made on: with its tokens and objects.
-func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *Kept) *verdicts.Evidence {
+func (r *Replayer) ReplayKept(ctx context.Context, s *scenarios.Scenario, kept *KeptSetup) *verdicts.Evidence {
 	return r.prepareFrom(ctx, s, kept.Suffix, source{kept: kept}).Send(ctx)
 }
 
 // Send sends the only request of a scenario with what its setup has, over a connection of its own, to host, which
 // may be a balancer. Nothing but the answer is looked at.
-func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, host string) (o verdicts.Observation, err error) {
+func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *KeptSetup, host string) (o verdicts.Observation, err error) {
 	bound, _ := s.Bind(kept.Suffix)
 	run := &run{target: r.target, admin: r.admin, bound: bound, suffix: kept.Suffix, tokens: kept.tokens, certificates: kept.certificates}
 	client, req, err := run.prepare(ctx, host, bound.Steps[0].Request, &o.Request)
@@ -398,7 +398,7 @@ func (r *Replayer) Send(ctx context.Context, s *scenarios.Scenario, kept *Kept, 
 }
 
 // Read reads the objects of a setup, as they are written by the API server that runs now.
-func (r *Replayer) Read(ctx context.Context, kept *Kept) (out []Object, _ error) {
+func (r *Replayer) Read(ctx context.Context, kept *KeptSetup) (out []Object, _ error) {
 	for _, path := range kept.paths {
 		body, err := r.admin.client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 		if err != nil {

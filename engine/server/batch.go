@@ -16,8 +16,8 @@ type Batch struct {
 	mark uint64
 }
 
-// Batched is what a target saw during a batch.
-type Batched struct {
+// BatchObservations is what a target saw during a batch.
+type BatchObservations struct {
 	// Reviews are in order of arrival, Seqs their places among all: those of a request are between the Marks around it.
 	Reviews []verdicts.Review
 	Seqs    []uint64
@@ -38,7 +38,7 @@ func (s *Server) OpenBatch() (*Batch, error) {
 func (b *Batch) Mark() uint64 { return b.t.recorder.Mark() }
 
 // Close ends the batch. What was recorded is forgotten by the recorder.
-func (b *Batch) Close(ctx context.Context) (*Batched, error) {
+func (b *Batch) Close(ctx context.Context) (*BatchObservations, error) {
 	t := b.t
 	defer t.mu.Unlock()
 	metrics, err := t.increases(ctx)
@@ -48,5 +48,5 @@ func (b *Batch) Close(ctx context.Context) (*Batched, error) {
 	records := t.recorder.Since(b.mark)
 	t.recorder.Reset()
 	seqs := seq.Map(records, func(r recorder.Record) uint64 { return r.Seq })
-	return &Batched{Reviews: t.toReviews(records), Seqs: seqs, Metrics: metrics}, t.Err()
+	return &BatchObservations{Reviews: t.toReviews(records), Seqs: seqs, Metrics: metrics}, t.Err()
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Wanted returns a target as its options ask for it, to compare with what was found.
-func (o Options) Wanted() reports.Found {
-	f := reports.Found{Cell: o.Cell, Facts: ExpectedFacts(o)}
+// AskedTarget returns a target as its options ask for it, to compare with what was found.
+func (o Options) AskedTarget() reports.FoundTarget {
+	f := reports.FoundTarget{Cell: o.Cell, Facts: ExpectedFacts(o)}
 	f.Witness.ExpectedGate, f.Witness.AskedSettings = f.Facts.Gate, expectedSettings(o)
 	f.Witness.FeatureGate = expectedFeatureGate(o)
 	m, _ := loadMiddle(o.Chain) // a chain that is none has no target
@@ -16,9 +16,9 @@ func (o Options) Wanted() reports.Found {
 	return f
 }
 
-// CheckFound returns how a control plane is not the one that was asked for, or which of its programs cannot come from where
+// CheckTarget returns how a control plane is not the one that was asked for, or which of its programs cannot come from where
 // the witness says it comes from.
-func CheckFound(found, want reports.Found) error {
+func CheckTarget(found, want reports.FoundTarget) error {
 	if err := found.Check(want); err != nil {
 		return err
 	}
@@ -34,9 +34,9 @@ func checkPrograms(programs []reports.Program) error {
 	return nil
 }
 
-// Found returns the target as it was found to be.
-func (s *Server) Found() reports.Found {
-	return reports.Found{Cell: s.Cell, Facts: s.Facts, Witness: s.Witness}
+// FoundTarget returns the target as it was found to be.
+func (s *Server) FoundTarget() reports.FoundTarget {
+	return reports.FoundTarget{Cell: s.Cell, Facts: s.Facts, Witness: s.Witness}
 }
 
 // ExpectedFacts is what scenarios are selected by on a target that is as asked for. The witness has to confirm it.

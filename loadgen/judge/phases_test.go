@@ -16,7 +16,7 @@ func TestPhases(t *testing.T) {
 		return func(r *run.Run) {
 			r.Steady = true
 			for i := range r.Blocks {
-				r.Blocks[i].Settled = &run.Settled{
+				r.Blocks[i].Settled = &run.SettledPart{
 					After: run.Duration(5 * time.Second), Sent: 200, First: first,
 					Reviews: []run.ReviewCount{{ReviewKind: kind, Count: 300}}, Checks: []run.CheckRange{{ReviewKind: kind, Low: 290, High: 310}},
 				}

@@ -84,7 +84,7 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.Re
 
 // PredictSettled does the same as Predict for a block that is settled in part. The settled part, unless it is nil, gets
 // its requests and what is predicted for them.
-func (h *History) PredictSettled(variant profile.Variant, start time.Time, log []run.Request, settled *run.Settled) (*run.Prediction, error) {
+func (h *History) PredictSettled(variant profile.Variant, start time.Time, log []run.Request, settled *run.SettledPart) (*run.Prediction, error) {
 	if h.began.IsZero() {
 		h.began = start
 	}

@@ -142,7 +142,7 @@ func TestSettled(t *testing.T) {
 		p.Arrivals = profile.Arrivals{Kind: pacer.Periodic, Every: every}
 		p.Settle, p.Block = cycle, 6*cycle
 		p.Mix.Whoami = new(int) // the agents ask only for one thing
-		settled := &run.Settled{After: run.Duration(p.Settle)}
+		settled := &run.SettledPart{After: run.Duration(p.Settle)}
 		v, err := profile.VariantNamed("associated-node")
 		if err != nil {
 			t.Fatal(err)

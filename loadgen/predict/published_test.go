@@ -152,7 +152,7 @@ func mixedBlock(w Workload, rbac RBAC, length time.Duration) *Replay {
 			if random.IntN(whoamiShare) == 0 {
 				request = whoami
 			}
-			log.Add(Logged{At: time.Unix(0, 0).Add(at), Client: name, Requestor: requestor, As: *as, Request: request})
+			log.Add(LoggedRequest{At: time.Unix(0, 0).Add(at), Client: name, Requestor: requestor, As: *as, Request: request})
 		}
 	}
 	return log

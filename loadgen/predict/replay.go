@@ -18,8 +18,8 @@ import (
 	"github.com/authzconf/authzconf/scenarios"
 )
 
-// Logged is a request that impersonated, according to an audit log.
-type Logged struct {
+// LoggedRequest is a request that impersonated, according to an audit log.
+type LoggedRequest struct {
 	At        time.Time
 	Client    string // the address that it came from; all requests from one address go to the same API server
 	Requestor scenarios.User
@@ -62,7 +62,7 @@ func (i *interned[T]) number(thing T) int32 {
 }
 
 // Add adds a request. Requests may come in any order.
-func (r *Replay) Add(l Logged) {
+func (r *Replay) Add(l LoggedRequest) {
 	r.entries = append(r.entries, entry{
 		l.At, r.requestors.number(l.Requestor), r.as.number(l.As), r.requests.number(l.Request), r.clients.number(l.Client),
 	})

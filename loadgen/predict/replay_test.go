@@ -22,15 +22,15 @@ func logOf() *Replay {
 			if i >= 15 {
 				at = begin.Add(time.Minute + time.Duration(i-15)*2*time.Second + time.Duration(node)*10*time.Millisecond)
 			}
-			r.Add(Logged{At: at, Client: name, Requestor: requestor, As: scenarios.Impersonate{User: "system:node:" + name, Groups: []string{"system:nodes"}}, Request: list})
+			r.Add(LoggedRequest{At: at, Client: name, Requestor: requestor, As: scenarios.Impersonate{User: "system:node:" + name, Groups: []string{"system:nodes"}}, Request: list})
 		}
 	}
 	deputy := oracle.RequestorOf("d", scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{Namespace: "d", Name: "deputy"}})
-	r.Add(Logged{At: begin, Client: "d", Requestor: deputy, Request: list, As: scenarios.Impersonate{
+	r.Add(LoggedRequest{At: begin, Client: "d", Requestor: deputy, Request: list, As: scenarios.Impersonate{
 		User: "alice", Groups: []string{"dev", "ops"}, Extra: map[string][]string{"example.com/tenant": {"t"}},
 	}})
 	masters := oracle.Authenticated(scenarios.User{Name: "admin", Groups: []string{"system:masters"}})
-	r.Add(Logged{At: begin, Client: "m", Requestor: masters, As: scenarios.Impersonate{User: "alice"}, Request: list})
+	r.Add(LoggedRequest{At: begin, Client: "m", Requestor: masters, As: scenarios.Impersonate{User: "alice"}, Request: list})
 	return r
 }
 

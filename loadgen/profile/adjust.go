@@ -79,7 +79,7 @@ func (p *Profile) onlyCount(isGiven func(flag string) bool) {
 	if !isGiven("starts") {
 		p.Starts = 1
 	}
-	p.Declared = Declared{p.Pairs, p.Starts}
+	p.Declared = DeclaredSample{p.Pairs, p.Starts}
 }
 
 // keep keeps the comparisons between the named variants. The A/A pair gets the first of them if it had another variant.

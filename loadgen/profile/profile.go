@@ -71,9 +71,9 @@ type Profile struct {
 	Starts int `yaml:"starts"`
 	// Rounds makes every side ask once in each of Pairs rounds, whatever comparisons it is in, instead of in a pair of
 	// blocks for each comparison. All starts have the same number of rounds.
-	Rounds       bool          `yaml:"rounds"`
-	Declared     Declared      `yaml:"-"`            // the pairs and starts in the file, which no flag lowers
-	WebhookDelay time.Duration `yaml:"webhookDelay"` // what the authorizer adds to each answer
+	Rounds       bool           `yaml:"rounds"`
+	Declared     DeclaredSample `yaml:"-"`            // the pairs and starts in the file, which no flag lowers
+	WebhookDelay time.Duration  `yaml:"webhookDelay"` // what the authorizer adds to each answer
 	// LateTolerance is how much later than intended a request may be sent without counting as late.
 	LateTolerance time.Duration `yaml:"lateTolerance"`
 	Timeout       time.Duration `yaml:"timeout"` // how long an agent waits for an answer
@@ -87,8 +87,8 @@ type Profile struct {
 	Thresholds  []Threshold  `yaml:"thresholds"`
 }
 
-// Declared are the numbers on which a claim was declared to be based.
-type Declared struct{ Pairs, Starts int }
+// DeclaredSample are the numbers on which a claim was declared to be based.
+type DeclaredSample struct{ Pairs, Starts int }
 
 // Arrivals say when requests are sent.
 type Arrivals struct {
@@ -270,7 +270,7 @@ func Parse(name string, data []byte) (*Profile, error) {
 		return nil, err
 	}
 	p.Starts = cmp.Or(p.Starts, min(defaultStarts, max(p.Pairs, 1)))
-	p.Declared = Declared{p.Pairs, p.Starts}
+	p.Declared = DeclaredSample{p.Pairs, p.Starts}
 	return p, p.Check(file.At)
 }
 

@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 	if got := p.Used(); !slices.Equal(got, []string{"none", "legacy-gate-off", "associated-node-cold", "associated-node"}) {
 		t.Errorf("variants %v", got)
 	}
-	if p.Length() != 2*2*3*20*time.Second+2*3*10*time.Second || p.Declared != (Declared{2, 2}) || p.Connections() != 240 || len(p.Servers()) != 3 {
+	if p.Length() != 2*2*3*20*time.Second+2*3*10*time.Second || p.Declared != (DeclaredSample{2, 2}) || p.Connections() != 240 || len(p.Servers()) != 3 {
 		t.Errorf("%s, %d connections, servers %v", p.Length(), p.Connections(), p.Servers())
 	}
 	if p.Identities() != 240 || p.Accounts() != 1 || p.Plan(0).Rate != 20 || p.Minted() != 4*241 {
@@ -175,7 +175,7 @@ func TestCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Declared != (Declared{2, 1}) || got.Starts != 1 || len(got.Comparisons) != len(p.Comparisons)-1 {
+	if got.Declared != (DeclaredSample{2, 1}) || got.Starts != 1 || len(got.Comparisons) != len(p.Comparisons)-1 {
 		t.Errorf("%+v, %d comparisons", got.Declared, len(got.Comparisons))
 	}
 	for _, c := range got.Comparisons {

@@ -81,9 +81,9 @@ type Block struct {
 	// the grants allow.
 	Identities *Identities `json:"identities,omitempty"`
 	Ungranted  []string    `json:"ungranted,omitempty"`
-	// Settled is what is counted of the block when its agents have asked for a while. It is nil where all is counted
+	// SettledPart is what is counted of the block when its agents have asked for a while. It is nil where all is counted
 	// alike.
-	Settled *Settled `json:"settled,omitempty"`
+	Settled *SettledPart `json:"settled,omitempty"`
 	// Log is every request, for the prediction. It is not kept.
 	Log []Request `json:"log,omitempty"`
 	// Timeline has one entry per second of the block.
@@ -96,9 +96,9 @@ type Block struct {
 	Cost map[string]Cost `json:"cost,omitempty"`
 	// Pressure is what the block shared the machine with. It is nil where nobody knows, as of programs on other machines.
 	Pressure *Pressure `json:"pressure,omitempty"`
-	// Served is how long the API server says that it took, by verb and scope, for everybody who asked for what agents
+	// ServedRequests is how long the API server says that it took, by verb and scope, for everybody who asked for what agents
 	// ask for.
-	Served []Served `json:"served,omitempty"`
+	Served []ServedRequests `json:"served,omitempty"`
 	// Profiles are what these programs did, in the last block of a side.
 	Profiles       map[string]CPUProfile `json:"cpuProfiles,omitempty"`
 	WebhookLatency histogram.Histogram   `json:"webhookLatency"`        // as the recorder saw it: receipt to answer

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Served is how long requests of one kind took according to the API server: by its own indicator for the objectives of
+// ServedRequests is how long requests of one kind took according to the API server: by its own indicator for the objectives of
 // Kubernetes (apiserver_request_sli_duration_seconds), without the waits for admission webhooks and in the queues of
 // priority and fairness.
-type Served struct {
+type ServedRequests struct {
 	// Verb and Scope are labels of the indicator: LIST, and resource, namespace or cluster.
 	Verb  string `json:"verb"`
 	Scope string `json:"scope"`
@@ -23,7 +23,7 @@ type Served struct {
 
 // Objective returns what Kubernetes promises for 99 % of such requests: 1 s, or 30 s for a list of a namespace or of
 // everything (https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md).
-func (s Served) Objective() time.Duration {
+func (s ServedRequests) Objective() time.Duration {
 	if s.Verb == "LIST" && s.Scope != "resource" {
 		return 30 * time.Second
 	}
@@ -31,7 +31,7 @@ func (s Served) Objective() time.Duration {
 }
 
 // WithinObjective returns the part of the requests that took no longer than promised.
-func (s Served) WithinObjective() float64 {
+func (s ServedRequests) WithinObjective() float64 {
 	for bound, n := range s.Within {
 		if seconds, err := strconv.ParseFloat(bound, 64); err == nil && seconds == s.Objective().Seconds() {
 			return float64(n) / float64(max(1, s.Count))
@@ -42,7 +42,7 @@ func (s Served) WithinObjective() float64 {
 
 // Bound returns the smallest bound in seconds within which a part of the requests was answered, or +Inf if there is
 // none.
-func (s Served) Bound(part float64) float64 {
+func (s ServedRequests) Bound(part float64) float64 {
 	least := math.Inf(1)
 	for text, n := range s.Within {
 		seconds, err := strconv.ParseFloat(text, 64)
@@ -54,9 +54,9 @@ func (s Served) Bound(part float64) float64 {
 }
 
 // MergeServed adds up the counts of blocks for each kind, in order.
-func MergeServed(blocks []*Block) []Served {
+func MergeServed(blocks []*Block) []ServedRequests {
 	type kind struct{ verb, scope string }
-	all := map[kind]Served{}
+	all := map[kind]ServedRequests{}
 	for _, b := range blocks {
 		for _, s := range b.Served {
 			k := kind{s.Verb, s.Scope}
@@ -65,7 +65,7 @@ func MergeServed(blocks []*Block) []Served {
 			all[k] = sum
 		}
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b Served) int {
+	return slices.SortedFunc(maps.Values(all), func(a, b ServedRequests) int {
 		return cmp.Or(cmp.Compare(a.Verb, b.Verb), cmp.Compare(a.Scope, b.Scope))
 	})
 }

@@ -7,11 +7,11 @@ import (
 )
 
 func TestServed(t *testing.T) {
-	first := &Block{Served: []Served{
+	first := &Block{Served: []ServedRequests{
 		{Verb: "LIST", Scope: "cluster", Count: 90, Within: map[string]int64{"0.05": 80, "1.0": 90, "30.0": 90, "+Inf": 90}},
 		{Verb: "GET", Scope: "resource", Count: 100, Within: map[string]int64{"0.05": 98, "1.0": 98, "+Inf": 100}},
 	}}
-	second := &Block{Served: []Served{
+	second := &Block{Served: []ServedRequests{
 		{Verb: "LIST", Scope: "cluster", Count: 10, Within: map[string]int64{"0.05": 0, "1.0": 0, "30.0": 9, "+Inf": 10}},
 	}}
 	all := MergeServed([]*Block{first, second})

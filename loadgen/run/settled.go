@@ -2,9 +2,9 @@ package run
 
 import "time"
 
-// Settled is the part of a block that comes when its agents have asked for a while in the same schedule. The reviews
+// SettledPart is the part of a block that comes when its agents have asked for a while in the same schedule. The reviews
 // per request of the steady state are its Reviews, divided by Sent (package judge, measureReviews).
-type Settled struct {
+type SettledPart struct {
 	// After is how long the block had run.
 	After Duration `json:"after"`
 	// Sent is how many requests were sent from then on, and First how many of these were the first of their agent. The
@@ -21,7 +21,7 @@ type Settled struct {
 
 // Count records a request of the block that was sent, and whether it was its agent's first. It reports whether the
 // request counts.
-func (s *Settled) Count(r Request, first bool) bool {
+func (s *SettledPart) Count(r Request, first bool) bool {
 	if s == nil || r.From < time.Duration(s.After) {
 		return false
 	}

@@ -91,7 +91,7 @@ func (r *runner) complete(i int, s *controlPlane, side profile.Side, before coun
 	b := &r.out.Blocks[len(r.out.Blocks)-1]
 	at := len(r.out.Blocks) - 1
 	if r.Profile.Settle > 0 && !r.serverCounts() {
-		b.Settled = &run.Settled{After: run.Duration(r.Profile.Settle)}
+		b.Settled = &run.SettledPart{After: run.Duration(r.Profile.Settle)}
 	}
 	count().fill(b, r.Profile.Authorizer.Cache)
 	if loss != nil {

@@ -65,7 +65,7 @@ func predictSide(o Options, side profile.Side) (string, error) {
 	var texts []string
 	for i := range 2 {
 		sends := o.Profile.Plan(uint64(o.Seed)).Stripe(0, 1)
-		settled := &run.Settled{After: run.Duration(o.Profile.Settle)}
+		settled := &run.SettledPart{After: run.Duration(o.Profile.Settle)}
 		if _, err := history.PredictSettled(side.Does(), time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), population.Planned(sends, previewTook), settled); err != nil {
 			return "", err
 		}

@@ -91,7 +91,7 @@ func TestCounts(t *testing.T) {
 // TestSettledReviews checks that what arrives when a block is settled is also counted separately.
 func TestSettledReviews(t *testing.T) {
 	for begun, want := range map[time.Duration]int64{time.Hour: 1, time.Second: 0} {
-		r, b := newReviews(time.Now().Add(-begun), time.Minute), &run.Block{Settled: &run.Settled{}}
+		r, b := newReviews(time.Now().Add(-begun), time.Minute), &run.Block{Settled: &run.SettledPart{}}
 		r.arrive(recorder.Front, "list")
 		r.soFar().fill(b, false)
 		var settled int64

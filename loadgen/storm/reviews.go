@@ -68,8 +68,8 @@ func (s *controlPlane) others() isOther {
 	return nil
 }
 
-func (r *reviews) counting(c counting, others isOther) *recorder.Counting {
-	out := &recorder.Counting{Arrived: r.arrive, Read: r.read, Answered: r.answered, Other: others}
+func (r *reviews) counting(c counting, others isOther) *recorder.StormHooks {
+	out := &recorder.StormHooks{Arrived: r.arrive, Read: r.read, Answered: r.answered, Other: others}
 	if c.Delay > 0 {
 		out.Delay = func() time.Duration { return time.Duration(float64(c.Delay) * math.Exp(c.Sigma*rand.NormFloat64())) }
 	}

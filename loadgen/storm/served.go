@@ -18,12 +18,12 @@ func (s sample) isServed() bool {
 }
 
 // countServed returns how long requests took according to the API server, by verb and scope. A watch has no objective.
-func countServed(increased []sample) (list []run.Served) {
-	at := func(s sample) *run.Served {
+func countServed(increased []sample) (list []run.ServedRequests) {
+	at := func(s sample) *run.ServedRequests {
 		verb, scope := string(s.labels["verb"]), string(s.labels["scope"])
-		i := slices.IndexFunc(list, func(l run.Served) bool { return l.Verb == verb && l.Scope == scope })
+		i := slices.IndexFunc(list, func(l run.ServedRequests) bool { return l.Verb == verb && l.Scope == scope })
 		if i < 0 {
-			list = append(list, run.Served{Verb: verb, Scope: scope, Within: map[string]int64{}})
+			list = append(list, run.ServedRequests{Verb: verb, Scope: scope, Within: map[string]int64{}})
 			i = len(list) - 1
 		}
 		return &list[i]
@@ -38,7 +38,7 @@ func countServed(increased []sample) (list []run.Served) {
 			served.Within[string(s.labels["le"])] += int64(s.value)
 		}
 	}
-	slices.SortFunc(list, func(a, b run.Served) int {
+	slices.SortFunc(list, func(a, b run.ServedRequests) int {
 		return cmp.Or(cmp.Compare(a.Verb, b.Verb), cmp.Compare(a.Scope, b.Scope))
 	})
 	return list

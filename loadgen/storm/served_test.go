@@ -21,7 +21,7 @@ func TestCountServed(t *testing.T) {
 		at("_count", "WATCH", "pods", "cluster", "", 5), at("_count", "LIST", "leases", "cluster", "", 100), at("_sum", "LIST", "pods", "cluster", "", 3),
 		at("_count", "POST", "selfsubjectaccessreviews", "resource", "", 2),
 	})
-	want := []run.Served{
+	want := []run.ServedRequests{
 		{Verb: "LIST", Scope: "cluster", Count: 9, Within: map[string]int64{"0.05": 7, "+Inf": 9}},
 		{Verb: "POST", Scope: "resource", Count: 2, Within: map[string]int64{}},
 	}

@@ -60,7 +60,7 @@ func New(o Options) env.Environment {
 // NewProvider returns the cluster for an environment of the author's own, for example for envfuncs.CreateCluster. A
 // version that e2e-framework gets by WithVersion takes precedence over that of the options.
 func NewProvider(o Options) support.E2EClusterProvider {
-	return e2e.New(func(ctx context.Context, w e2e.Wanted) (e2e.Running, error) {
+	return e2e.New(func(ctx context.Context, w e2e.ClusterSpec) (e2e.Running, error) {
 		options, err := o.server(w)
 		if err != nil {
 			return nil, err
@@ -76,7 +76,7 @@ func NewProvider(o Options) support.E2EClusterProvider {
 	})
 }
 
-func (o Options) server(w e2e.Wanted) (server.Options, error) {
+func (o Options) server(w e2e.ClusterSpec) (server.Options, error) {
 	release, err := local.ParseRelease(cmp.Or(w.Version, o.Kubernetes))
 	if err != nil {
 		return server.Options{}, err

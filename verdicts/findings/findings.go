@@ -105,21 +105,21 @@ func (f *Finding) Mended() (*scenarios.Set, error) {
 	return scenarios.Load(mendedFiles{scenarios.FS, f.Mends()}, fixtures.FS)
 }
 
-// Seen is what evidence shows of a finding.
-type Seen string
+// Occurrence is what evidence shows of a finding.
+type Occurrence string
 
 const (
 	// Happens means that the server does what the scenario states.
-	Happens Seen = "still happens"
+	Happens Occurrence = "still happens"
 	// Gone means that the server does what the scenario would state if the finding were mended.
-	Gone Seen = "does not happen"
+	Gone Occurrence = "does not happen"
 	// Unclear means that the server does something else, or that nothing can be said.
-	Unclear Seen = "unclear"
+	Unclear Occurrence = "unclear"
 )
 
 // Judge returns what the result of one of a finding's scenarios shows of the finding. mended are the scenarios that
 // Mended returns. e is nil if nothing was recorded. why says what is unclear.
-func (f *Finding) Judge(r verdicts.Result, e *verdicts.Evidence, mended *scenarios.Set) (seen Seen, why string) {
+func (f *Finding) Judge(r verdicts.Result, e *verdicts.Evidence, mended *scenarios.Set) (seen Occurrence, why string) {
 	switch {
 	case r.Verdict == verdicts.Passed:
 		return Happens, ""

@@ -160,7 +160,7 @@ func TestJudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		verdict  verdicts.Verdict
 		evidence *verdicts.Evidence
-		want     Seen
+		want     Occurrence
 	}{
 		"as it states":       {verdicts.Passed, &verdicts.Evidence{}, Happens},
 		"could not be run":   {verdicts.Invalid, nil, Unclear},

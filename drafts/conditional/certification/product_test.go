@@ -78,7 +78,7 @@ func TestProduct(t *testing.T) {
 }
 
 // verifyFolder verifies a report as it is, and again after one byte of the evidence was changed.
-func verifyFolder(t *testing.T, made *product.Made) {
+func verifyFolder(t *testing.T, made *product.RunResult) {
 	t.Helper()
 	if v := producttest.Verify(t, Product, made, nil); len(v.Differences) > 0 || v.Cases == 0 {
 		t.Errorf("%+v", v)

@@ -17,10 +17,10 @@ import (
 )
 
 // execute runs a plan as the command line does.
-func execute(t *testing.T, plan product.Plan) *product.Made {
+func execute(t *testing.T, plan product.Plan) *product.RunResult {
 	t.Helper()
 	made, err := product.Execute(t.Context(), product.Run{
-		Prepared: &product.Prepared{Product: Run, Plan: plan}, Invocation: product.NewInvocation(nil, "v0", io.Discard),
+		PreparedRun: &product.PreparedRun{Product: Run, Plan: plan}, Invocation: product.NewInvocation(nil, "v0", io.Discard),
 		Command: []string{"authzconf"}, Say: func(string) {}, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
 	})
 	if err != nil {
@@ -93,7 +93,7 @@ func TestServerPlan(t *testing.T) {
 		t.Errorf("not vectorCases: %+v", r)
 	}
 	refused := &gate.Sent{Code: http.StatusForbidden, Events: []string{"asked a0"}}
-	seen := gate.Seen{Vector: "v", Starts: true, Request: refused, Alone: refused, Behind: refused, Review: &vectors.SubjectAccessReviewStatus{Denied: true}}
+	seen := gate.VectorEvidence{Vector: "v", Starts: true, Request: refused, Alone: refused, Behind: refused, Review: &vectors.SubjectAccessReviewStatus{Denied: true}}
 	if err := log.Append(id, seen); err != nil {
 		t.Fatal(err)
 	}

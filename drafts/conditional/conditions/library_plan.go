@@ -71,7 +71,7 @@ func (p *libraryPlan) Judge(id string, evidence record.View) reports.Result {
 		return invalid(err)
 	}
 	v := p.byID[id]
-	want := v.APIServer.Wanted(vectors.Lazy)
+	want := v.APIServer.WantIn(vectors.Lazy)
 	return newResult(p.list.Compare(v, &got.Want).Result(), want.Stated(&got.Want), evidence, id)
 }
 

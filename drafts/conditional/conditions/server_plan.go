@@ -101,9 +101,9 @@ func (p *serverPlan) runningChecks() (all []gate.Check) {
 }
 
 func (p *serverPlan) chooseReading(evidence record.View) vectors.Reading {
-	all, observations := p.runningIn(serverGroup), map[string]*gate.Seen{}
+	all, observations := p.runningIn(serverGroup), map[string]*gate.VectorEvidence{}
 	for _, v := range all {
-		if one, err := record.Read[gate.Seen](evidence, serverGroup+"/"+v.ID); err == nil {
+		if one, err := record.Read[gate.VectorEvidence](evidence, serverGroup+"/"+v.ID); err == nil {
 			observations[v.ID] = one
 		}
 	}
@@ -113,13 +113,13 @@ func (p *serverPlan) chooseReading(evidence record.View) vectors.Reading {
 // Judge implements product.Plan.
 func (p *serverPlan) Judge(id string, evidence record.View) reports.Result {
 	if check, isCheck := p.checks[id]; isCheck {
-		observation, err := record.Read[gate.CheckSeen](evidence, id)
+		observation, err := record.Read[gate.CheckEvidence](evidence, id)
 		if err != nil {
 			return invalid(err)
 		}
 		return newResult(check.Judge(observation), len(check.Want), evidence, id)
 	}
-	observation, err := record.Read[gate.Seen](evidence, id)
+	observation, err := record.Read[gate.VectorEvidence](evidence, id)
 	if err != nil {
 		return invalid(err)
 	}

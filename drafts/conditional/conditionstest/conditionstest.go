@@ -156,7 +156,9 @@ func explore(t T, s *subject, o Options) error {
 	if o.Cases < 0 {
 		return nil
 	}
-	load := func(all []vectors.Policy, _ vectors.FailureMode) (model.Loaded, error) { return s, o.Load(all) }
+	load := func(all []vectors.Policy, _ vectors.FailureMode) (model.LoadedAuthorizer, error) {
+		return s, o.Load(all)
+	}
 	// The authorizer has only one set of policies at a time, and Deny is the only failure mode that the library knows.
 	result, err := model.Explore(t.Context(), load, model.Exploration{Wire: library, Cases: o.Cases, Seed: o.Seed, One: true})
 	if err != nil {

@@ -170,7 +170,7 @@ func TestFails(t *testing.T) {
 	allow := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
-	n := &producttest.Noted{Ctx: t.Context()}
+	n := &producttest.FailureLog{Ctx: t.Context()}
 	conditionstest.Run(n, allow, conditionstest.Options{Load: nothing, Cases: 64})
 	text := strings.Join(n.Failed, "\n")
 	for _, want := range []string{
@@ -182,7 +182,7 @@ func TestFails(t *testing.T) {
 	}
 	t.Logf("%d failures, the first:\n%s", len(n.Failed), n.Failed[0])
 
-	n = &producttest.Noted{Ctx: t.Context()}
+	n = &producttest.FailureLog{Ctx: t.Context()}
 	conditionstest.Run(n, allow, conditionstest.Options{})
 	conditionstest.RunURL(n, "localhost", "localhost", conditionstest.Options{Load: nothing})
 	if len(n.Failed) != 2 || !strings.Contains(n.Failed[0], "Options.Load is needed") || !strings.Contains(n.Failed[1], "is not the URL of a webhook") {
@@ -192,7 +192,7 @@ func TestFails(t *testing.T) {
 
 func Example() {
 	// In a test of yours, t is its *testing.T and a is your authorizer.
-	t := &producttest.Noted{Ctx: context.Background()}
+	t := &producttest.FailureLog{Ctx: context.Background()}
 	a := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})

@@ -31,8 +31,8 @@ type Check struct {
 	run func(context.Context, *player) ([]string, error)
 }
 
-// CheckSeen is the evidence of a check: the lines that it returned.
-type CheckSeen struct {
+// CheckEvidence is the evidence of a check: the lines that it returned.
+type CheckEvidence struct {
 	Check string   `json:"check"`
 	Lines []string `json:"lines"`
 }
@@ -87,7 +87,7 @@ func Checks() []Check {
 }
 
 // Judge compares the lines that a check returned with the lines that it must return.
-func (c Check) Judge(observation *CheckSeen) vectors.Result {
+func (c Check) Judge(observation *CheckEvidence) vectors.Result {
 	if slices.Equal(c.Want, observation.Lines) {
 		return vectors.Result{Verdict: verdicts.Passed}
 	}
@@ -109,7 +109,7 @@ func lineAt(lines []string, i int) string {
 }
 
 // RunChecks runs checks. Checks of the same configuration run on one API server.
-func RunChecks(ctx context.Context, all []Check, o Options) (observations []*CheckSeen, err error) {
+func RunChecks(ctx context.Context, all []Check, o Options) (observations []*CheckEvidence, err error) {
 	byKind, kinds := map[kind][]Check{}, []kind{}
 	for _, c := range all {
 		if byKind[c.on] == nil {
@@ -127,7 +127,7 @@ func RunChecks(ctx context.Context, all []Check, o Options) (observations []*Che
 	return observations, nil
 }
 
-func runChecksOn(ctx context.Context, k kind, all []Check, o Options) (observations []*CheckSeen, err error) {
+func runChecksOn(ctx context.Context, k kind, all []Check, o Options) (observations []*CheckEvidence, err error) {
 	p, err := startPlayer(ctx, k, 1, o)
 	if err != nil {
 		return nil, explainUnknown(ctx, err, o)
@@ -138,7 +138,7 @@ func runChecksOn(ctx context.Context, k kind, all []Check, o Options) (observati
 		if err = errors.Join(err, p.ClusterErr()); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.ID, err)
 		}
-		observations = append(observations, &CheckSeen{c.ID, lines})
+		observations = append(observations, &CheckEvidence{c.ID, lines})
 		o.Played()
 	}
 	return observations, nil

@@ -197,7 +197,7 @@ func fails(t *testing.T, fault, vector string) {
 
 // judgeAll judges the vectors that can be played, by their IDs. One that was not played is invalid.
 func judgeAll(all []*vectors.Vector, w *wire.Revision, p *Play) (results map[string]vectors.Result, totals map[verdicts.Verdict]int, reading vectors.Reading) {
-	seen := map[string]*Seen{}
+	seen := map[string]*VectorEvidence{}
 	for _, s := range p.Seen {
 		seen[s.Vector] = s
 	}

@@ -35,7 +35,7 @@ type Options struct {
 type Play struct {
 	// Server is the program and its version, and Form how its configuration names the context for conditions.
 	Server, Form string
-	Seen         []*Seen // in the order in which they were played
+	Seen         []*VectorEvidence // in the order in which they were played
 }
 
 // kind is a configuration of an API server.
@@ -73,7 +73,7 @@ func (p *Play) playOn(ctx context.Context, k kind, length int, all []*vectors.Ve
 		if _, ended := errors.AsType[*local.ProcessError](err); !ended || p.Server == "" {
 			return explainUnknown(ctx, err, o)
 		}
-		p.Seen = append(p.Seen, seq.Map(all, func(v *vectors.Vector) *Seen { return &Seen{Vector: v.ID} })...)
+		p.Seen = append(p.Seen, seq.Map(all, func(v *vectors.Vector) *VectorEvidence { return &VectorEvidence{Vector: v.ID} })...)
 		return nil
 	}
 	defer func() { err = errors.Join(err, playing.close()) }()

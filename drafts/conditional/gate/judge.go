@@ -15,14 +15,14 @@ import (
 
 // ChooseReading returns the reading of the chain that an API server has: the one with fewer failures. observations has what was
 // seen of vectors, by their IDs.
-func ChooseReading(all []*vectors.Vector, observations map[string]*Seen) vectors.Reading {
+func ChooseReading(all []*vectors.Vector, observations map[string]*VectorEvidence) vectors.Reading {
 	if countFailures(all, observations, vectors.Eager) < countFailures(all, observations, vectors.Lazy) {
 		return vectors.Eager
 	}
 	return vectors.Lazy
 }
 
-func countFailures(all []*vectors.Vector, observations map[string]*Seen, reading vectors.Reading) (n int) {
+func countFailures(all []*vectors.Vector, observations map[string]*VectorEvidence, reading vectors.Reading) (n int) {
 	for _, v := range all {
 		s := observations[v.ID]
 		if s == nil {
@@ -37,9 +37,9 @@ func countFailures(all []*vectors.Vector, observations map[string]*Seen, reading
 
 // Judge compares what was seen of a vector with what the vector wants in a reading of the chain. comparisons is the number
 // of fields that were compared.
-func (s *Seen) Judge(v *vectors.Vector, reading vectors.Reading) (r vectors.Result, comparisons int) {
+func (s *VectorEvidence) Judge(v *vectors.Vector, reading vectors.Reading) (r vectors.Result, comparisons int) {
 	got, broken := s.want(v.APIServer)
-	want := v.APIServer.Wanted(reading)
+	want := v.APIServer.WantIn(reading)
 	wrong := append(want.Differences(got), broken...)
 	unseen := want.Unknown(got)
 	comparisons = want.Stated(got)
@@ -58,7 +58,7 @@ func (s *Seen) Judge(v *vectors.Vector, reading vectors.Reading) (r vectors.Resu
 }
 
 // want translates what was seen into the fields of vectors. broken lists faults that no vector has to name.
-func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
+func (s *VectorEvidence) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
 	w = &vectors.Want{Starts: &s.Starts}
 	if !s.Starts {
 		return w, nil
@@ -98,7 +98,7 @@ func (s *Seen) want(m *vectors.APIServer) (w *vectors.Want, broken []string) {
 }
 
 // checkReviews returns where reviews of the other kinds differ from the SubjectAccessReview.
-func (s *Seen) checkReviews() (broken []string) {
+func (s *VectorEvidence) checkReviews() (broken []string) {
 	for _, kind := range slices.Sorted(maps.Keys(s.Reviews)) {
 		if other := s.Reviews[kind]; !reflect.DeepEqual(other, s.Review) {
 			broken = append(broken, fmt.Sprintf("a %s shows %+v, and a %s %+v", kind, *other, subjectReview, *s.Review))
@@ -200,7 +200,7 @@ func renderSets(r *vectors.SubjectAccessReviewStatus, m *vectors.APIServer) []st
 // decision returns the concrete decision about a request. A request that was refused was denied, or nobody had an
 // opinion: then an authorizer behind the chain could allow it. For a request that supports no conditions, and for
 // several objects, the decision is unknown.
-func (s *Seen) decision(m *vectors.APIServer) vectors.Decision {
+func (s *VectorEvidence) decision(m *vectors.APIServer) vectors.Decision {
 	isVerb := slices.Contains([]string{"create", "update", "patch", "delete"}, m.Request.Verb)
 	writes := isVerb && m.Request.Served == "self"
 	isAdmitted := m.Request.Connect || writes // which admission sees
@@ -222,7 +222,7 @@ const reasonAnnotation = "authorization.k8s.io/reason"
 
 // reason returns the words of a vector that are in the answer to the request, or in its audit event. A request that was
 // allowed on conditions has no reason that is certain to be visible.
-func (s *Seen) reason(m *vectors.APIServer, authorized vectors.Decision) []string {
+func (s *VectorEvidence) reason(m *vectors.APIServer, authorized vectors.Decision) []string {
 	text := s.Alone.Message
 	switch {
 	case s.Alone.admitted() && authorized == vectors.ConditionalAllow:

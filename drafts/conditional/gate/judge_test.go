@@ -48,7 +48,7 @@ func right() *Play {
 			{AuthorizerName: "a0-deny", FailureMode: vectors.FailDeny, Conditions: allow}, {AuthorizerName: "a1-deny", Denied: true},
 		}}
 	}
-	return &Play{Server: "kube-apiserver v9", Form: newestForm, Seen: []*Seen{{
+	return &Play{Server: "kube-apiserver v9", Form: newestForm, Seen: []*VectorEvidence{{
 		Vector: "v", Starts: true, Form: newestForm, Request: refused, Alone: refused, Behind: &Sent{Code: http.StatusForbidden},
 		Review: review(), Reviews: map[string]*vectors.SubjectAccessReviewStatus{localReview: review(), selfReview: review()},
 	}}}
@@ -58,30 +58,30 @@ func right() *Play {
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name, why string
-		change    func(*Seen)
+		change    func(*VectorEvidence)
 	}{
-		{"all of it right", "", func(*Seen) {}},
-		{"another is asked", "asked: want [a0], got [a0 a1]", func(s *Seen) { s.Request.Events = slices.Insert(s.Request.Events, 1, "asked a1") }},
-		{"nobody is asked later", "askedLater: want [a1], got []", func(s *Seen) { s.Request.Events = s.Request.Events[:3] }},
-		{"nothing is evaluated", "evaluatedBy: want [a0], got []", func(s *Seen) { s.Request.Events = slices.Delete(s.Request.Events, 2, 3) }},
-		{"evaluated without the object", "conditions are evaluated by other data than admission has", func(s *Seen) { s.Request.Events[2] += forObject + "-1" }},
-		{"refused by the filter", "proceeds: want true, got false", func(s *Seen) { s.Request.Events = []string{"asked a0"} }},
-		{"let through", "admitted: want false, got true", func(s *Seen) { s.Request.Code = http.StatusCreated }},
-		{"Deny is no opinion", "decision: want Deny, got NoOpinion", func(s *Seen) { s.Behind.Code = http.StatusCreated }},
-		{"shown as allowed", "authorized: want ConditionalAllow, got Allow", func(s *Seen) { s.Review = &vectors.SubjectAccessReviewStatus{Allowed: true} }},
-		{"a set is not shown", "conditionsChain: want [a0 conditions a1 denied], got [a0 conditions]", func(s *Seen) { s.Review.ConditionsChain = s.Review.ConditionsChain[:1] }},
-		{"no answer to a request", "the request is answered 503", func(s *Seen) { s.Request.Code = http.StatusServiceUnavailable }},
-		{"the user's own review shows something else", "a SelfSubjectAccessReview shows", func(s *Seen) { s.Reviews[selfReview].ConditionsChain = nil }},
-		{"a validating webhook is called for what is refused", "before conditions are enforced", func(s *Seen) { s.Request.Events = append(s.Request.Events, validation) }},
-		{"a policy is evaluated for what is refused", "before conditions are enforced", func(s *Seen) { s.Request.Annotations[policyAnnotation] = "true" }},
-		{"a webhook sees conditions", "an admission webhook sees conditions", func(s *Seen) { s.Request.Events = slices.Insert(s.Request.Events, 2, admission+exposed) }},
-		{"the audit event does not say that there were conditions", "the audit annotation " + conditionalAnnotation, func(s *Seen) { delete(s.Request.Annotations, conditionalAnnotation) }},
-		{"a server of the KEP's text need not say so", "", func(s *Seen) {
+		{"all of it right", "", func(*VectorEvidence) {}},
+		{"another is asked", "asked: want [a0], got [a0 a1]", func(s *VectorEvidence) { s.Request.Events = slices.Insert(s.Request.Events, 1, "asked a1") }},
+		{"nobody is asked later", "askedLater: want [a1], got []", func(s *VectorEvidence) { s.Request.Events = s.Request.Events[:3] }},
+		{"nothing is evaluated", "evaluatedBy: want [a0], got []", func(s *VectorEvidence) { s.Request.Events = slices.Delete(s.Request.Events, 2, 3) }},
+		{"evaluated without the object", "conditions are evaluated by other data than admission has", func(s *VectorEvidence) { s.Request.Events[2] += forObject + "-1" }},
+		{"refused by the filter", "proceeds: want true, got false", func(s *VectorEvidence) { s.Request.Events = []string{"asked a0"} }},
+		{"let through", "admitted: want false, got true", func(s *VectorEvidence) { s.Request.Code = http.StatusCreated }},
+		{"Deny is no opinion", "decision: want Deny, got NoOpinion", func(s *VectorEvidence) { s.Behind.Code = http.StatusCreated }},
+		{"shown as allowed", "authorized: want ConditionalAllow, got Allow", func(s *VectorEvidence) { s.Review = &vectors.SubjectAccessReviewStatus{Allowed: true} }},
+		{"a set is not shown", "conditionsChain: want [a0 conditions a1 denied], got [a0 conditions]", func(s *VectorEvidence) { s.Review.ConditionsChain = s.Review.ConditionsChain[:1] }},
+		{"no answer to a request", "the request is answered 503", func(s *VectorEvidence) { s.Request.Code = http.StatusServiceUnavailable }},
+		{"the user's own review shows something else", "a SelfSubjectAccessReview shows", func(s *VectorEvidence) { s.Reviews[selfReview].ConditionsChain = nil }},
+		{"a validating webhook is called for what is refused", "before conditions are enforced", func(s *VectorEvidence) { s.Request.Events = append(s.Request.Events, validation) }},
+		{"a policy is evaluated for what is refused", "before conditions are enforced", func(s *VectorEvidence) { s.Request.Annotations[policyAnnotation] = "true" }},
+		{"a webhook sees conditions", "an admission webhook sees conditions", func(s *VectorEvidence) { s.Request.Events = slices.Insert(s.Request.Events, 2, admission+exposed) }},
+		{"the audit event does not say that there were conditions", "the audit annotation " + conditionalAnnotation, func(s *VectorEvidence) { delete(s.Request.Annotations, conditionalAnnotation) }},
+		{"a server of the KEP's text need not say so", "", func(s *VectorEvidence) {
 			delete(s.Request.Annotations, conditionalAnnotation)
 			s.Form = "conditionsEndpointKubeConfigContext"
 		}},
-		{"the refusal does not say what is refused", `the refusal is "no"`, func(s *Seen) { s.Request.Message = "no" }},
-		{"it does not start", "", func(s *Seen) { *s = Seen{Vector: "v"} }},
+		{"the refusal does not say what is refused", `the refusal is "no"`, func(s *VectorEvidence) { s.Request.Message = "no" }},
+		{"it does not start", "", func(s *VectorEvidence) { *s = VectorEvidence{Vector: "v"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := right()
@@ -104,7 +104,7 @@ func TestJudge(t *testing.T) {
 // judgeOne judges what was seen of a vector, in the reading that was chosen for the server.
 func judgeOne(t *testing.T, text string, p *Play) (vectors.Result, vectors.Reading) {
 	t.Helper()
-	all, seen := parsed(t, text), map[string]*Seen{}
+	all, seen := parsed(t, text), map[string]*VectorEvidence{}
 	for _, s := range p.Seen {
 		seen[s.Vector] = s
 	}
@@ -192,11 +192,11 @@ func TestInOrder(t *testing.T) {
 func TestJudgeCheck(t *testing.T) {
 	c := Check{Want: []string{"a", "b"}}
 	for _, lines := range [][]string{{"a"}, {"a", "c"}, {"a", "b", "c"}, nil} {
-		if r := c.Judge(&CheckSeen{Lines: lines}); r.Verdict != verdicts.Failed || len(r.Why) == 0 {
+		if r := c.Judge(&CheckEvidence{Lines: lines}); r.Verdict != verdicts.Failed || len(r.Why) == 0 {
 			t.Errorf("%v: %+v", lines, r)
 		}
 	}
-	if r := c.Judge(&CheckSeen{Lines: []string{"a", "b"}}); r.Verdict != verdicts.Passed {
+	if r := c.Judge(&CheckEvidence{Lines: []string{"a", "b"}}); r.Verdict != verdicts.Passed {
 		t.Errorf("%+v", r)
 	}
 }

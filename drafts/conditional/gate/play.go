@@ -10,8 +10,8 @@ import (
 	"github.com/authzconf/authzconf/engine/server"
 )
 
-// Seen is what was seen of one vector on one API server.
-type Seen struct {
+// VectorEvidence is what was seen of one vector on one API server.
+type VectorEvidence struct {
 	Vector string `json:"vector"`
 	// Starts is whether an API server with the configuration of the vector starts. If it does not, all other fields are
 	// empty.
@@ -67,9 +67,9 @@ func (p *player) under(s *script, do func() (answer, error)) (answer, error) {
 	return do()
 }
 
-func (p *player) play(ctx context.Context, v *vectors.Vector) (observation Seen, err error) {
+func (p *player) play(ctx context.Context, v *vectors.Vector) (observation VectorEvidence, err error) {
 	m := v.APIServer
-	observation = Seen{Vector: v.ID, Starts: true, Form: p.form}
+	observation = VectorEvidence{Vector: v.ID, Starts: true, Form: p.form}
 	if err = p.review(ctx, m, &observation); err != nil || m.Request.Mode == "None" {
 		return observation, err
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // review asks the API server about the request of a vector, by reviews of all kinds.
-func (p *player) review(ctx context.Context, m *vectors.APIServer, observation *Seen) (err error) {
+func (p *player) review(ctx context.Context, m *vectors.APIServer, observation *VectorEvidence) (err error) {
 	q, spec := sentFor(m), vectors.SubjectAccessReviewSpec{}
 	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: q.Verb, Group: q.APIGroup, Version: q.APIVersion, Resource: q.Resource, Subresource: q.Subresource, Namespace: "default"}
 	if q.Mode != "None" {

@@ -44,7 +44,7 @@ func (l *List) Compare(v *vectors.Vector, observed *vectors.Want) Finding {
 	if absent != nil { // calls of authorizers by the filter and the enforcer are unknown
 		got.AskedLater, got.EvaluatedBy = nil, nil
 	}
-	lazy := v.APIServer.Wanted(vectors.Lazy)
+	lazy := v.APIServer.WantIn(vectors.Lazy)
 	differences := lazy.Differences(&got)
 	switch {
 	case lazy.Stated(&got) == 0, l.hasNoPart(v):
@@ -66,7 +66,7 @@ func (l *List) hasNoPart(v *vectors.Vector) bool {
 
 // explain looks for the known divergence that explains differences. The library reads the chain eagerly.
 func (l *List) explain(v *vectors.Vector, got *vectors.Want, differences []string) Finding {
-	eager := v.APIServer.Wanted(vectors.Eager)
+	eager := v.APIServer.WantIn(vectors.Eager)
 	rest := eager.Differences(got)
 	for i := range l.Divergences {
 		d := &l.Divergences[i]

@@ -53,7 +53,7 @@ func TestFilterFailsClosed(t *testing.T) {
 			continue
 		}
 		t.Run(v.ID, func(t *testing.T) {
-			want, got := v.APIServer.Wanted(vectors.Eager), proceeds(t, v.APIServer)
+			want, got := v.APIServer.WantIn(vectors.Eager), proceeds(t, v.APIServer)
 			switch {
 			case want.Authorized == vectors.ConditionalAllow && *want.Proceeds:
 				notYet++

@@ -96,7 +96,7 @@ func (o Exploration) Observe(subject Subject, n int) (*Batch, error) {
 }
 
 // ask asks about cases that have the same request and differ in the data of the second phase.
-func (o Exploration) ask(loaded Loaded, cases []*generatedCase) (*Review, *vectors.SubjectAccessReviewStatus, error) {
+func (o Exploration) ask(loaded LoadedAuthorizer, cases []*generatedCase) (*Review, *vectors.SubjectAccessReviewStatus, error) {
 	answer, status, err := o.askAccess(loaded, *cases[0].facts.spec())
 	if err != nil {
 		return nil, nil, err
@@ -119,16 +119,16 @@ func (o Exploration) ask(loaded Loaded, cases []*generatedCase) (*Review, *vecto
 }
 
 // Subject makes the authorizer that is asked, with policies and a failure mode for Deny policies in error.
-type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (Loaded, error)
+type Subject func(policies []vectors.Policy, mode vectors.FailureMode) (LoadedAuthorizer, error)
 
-// Loaded is an authorizer with policies. What it is asked has gone through JSON.
-type Loaded interface {
+// LoadedAuthorizer is an authorizer with policies. What it is asked has gone through JSON.
+type LoadedAuthorizer interface {
 	Review(vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus
 	Evaluate(*vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse
 }
 
 // askAccess asks the first phase as a webhook is asked: only JSON is exchanged.
-func (o Exploration) askAccess(loaded Loaded, spec vectors.SubjectAccessReviewSpec) (json.RawMessage, *vectors.SubjectAccessReviewStatus, error) {
+func (o Exploration) askAccess(loaded LoadedAuthorizer, spec vectors.SubjectAccessReviewSpec) (json.RawMessage, *vectors.SubjectAccessReviewStatus, error) {
 	question, err := o.Wire.AskAccess(spec)
 	if err != nil {
 		return nil, nil, err
@@ -146,7 +146,7 @@ func (o Exploration) askAccess(loaded Loaded, spec vectors.SubjectAccessReviewSp
 }
 
 // askConditions asks the second phase, again by JSON only.
-func (o Exploration) askConditions(loaded Loaded, q vectors.AuthorizationConditionsRequest) (json.RawMessage, error) {
+func (o Exploration) askConditions(loaded LoadedAuthorizer, q vectors.AuthorizationConditionsRequest) (json.RawMessage, error) {
 	q.UID = "generated"
 	question, err := o.Wire.AskConditions(q)
 	if err != nil {

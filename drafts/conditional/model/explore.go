@@ -46,8 +46,8 @@ type Exploration struct {
 // MaxDisagreements is the number of disagreements that ends an exploration.
 const MaxDisagreements = 10
 
-// Explored is the result of an exploration.
-type Explored struct {
+// ExplorationResult is the result of an exploration.
+type ExplorationResult struct {
 	Counts
 	// Disagreements are the cases in which the authorizer is wrong, in the order of their numbers.
 	Disagreements []Disagreement
@@ -56,8 +56,8 @@ type Explored struct {
 }
 
 // Explore tries cases until there are too many disagreements or the context ends.
-func Explore(ctx context.Context, subject Subject, o Exploration) (*Explored, error) {
-	result := &Explored{Counts: NewCounts()}
+func Explore(ctx context.Context, subject Subject, o Exploration) (*ExplorationResult, error) {
+	result := &ExplorationResult{Counts: NewCounts()}
 	var mu sync.Mutex
 	err := o.forEach(ctx, func(n int) (goOn bool, err error) {
 		b, err := o.Observe(subject, n)

@@ -15,16 +15,16 @@ type Disagreement struct {
 	Vector string
 }
 
-// Judged is the judgement on a batch.
-type Judged struct {
+// BatchJudgement is the judgement on a batch.
+type BatchJudgement struct {
 	Counts
 	// Disagreement is nil if the two phases decide every case as one phase does. Otherwise it is one case of the batch.
 	Disagreement *Disagreement
 }
 
 // Judge compares the answers of an authorizer to the cases of a batch with the right answers. It is pure.
-func (o Exploration) Judge(n int, b *Batch) (*Judged, error) {
-	cases, judged := o.generate(n), &Judged{Counts: NewCounts()}
+func (o Exploration) Judge(n int, b *Batch) (*BatchJudgement, error) {
+	cases, judged := o.generate(n), &BatchJudgement{Counts: NewCounts()}
 	statuses, err := o.readStatuses(cases, b)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func TestVectors(t *testing.T) {
 				continue
 			}
 			for _, r := range []vectors.Reading{vectors.Lazy, vectors.Eager} {
-				want := v.APIServer.Wanted(r)
+				want := v.APIServer.WantIn(r)
 				for _, d := range want.Differences(predict(w, v.APIServer, r)) {
 					t.Errorf("%s, %s, %s: %s", v.ID, w.Name, r, d)
 				}

@@ -178,7 +178,7 @@ func isExact(s authorizationv1.SubjectAccessReviewSpec) bool {
 
 // Subject returns the reference authorizer, in a revision of the wire, as a subject of model.Explore.
 func Subject(w *wire.Revision) model.Subject {
-	return func(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded, error) {
+	return func(policies []vectors.Policy, mode vectors.FailureMode) (model.LoadedAuthorizer, error) {
 		s, err := NewSnapshot(policies)
 		if err != nil {
 			return nil, err

@@ -24,7 +24,7 @@ const (
 
 // Handler serves an authorizer that answers both reviews, in a revision of the wire: AuthorizationConditionsReview at
 // ConditionsPath, SubjectAccessReview at every other path.
-func Handler(w *wire.Revision, r model.Loaded) http.Handler {
+func Handler(w *wire.Revision, r model.LoadedAuthorizer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ConditionsPath, webhook.Posted(func(body []byte) ([]byte, error) {
 		req, err := w.DecodeConditions(body)

@@ -53,11 +53,11 @@ type broken struct {
 }
 
 type brokenLoaded struct {
-	model.Loaded
+	model.LoadedAuthorizer
 	fault broken
 }
 
-func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (model.Loaded, error) {
+func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (model.LoadedAuthorizer, error) {
 	if b.mode != "" {
 		mode = b.mode
 	}
@@ -66,7 +66,7 @@ func (b broken) Load(policies []vectors.Policy, mode vectors.FailureMode) (model
 }
 
 func (b *brokenLoaded) Review(s vectors.SubjectAccessReviewSpec) vectors.SubjectAccessReviewStatus {
-	status := b.Loaded.Review(s)
+	status := b.LoadedAuthorizer.Review(s)
 	if b.fault.authorize != nil {
 		b.fault.authorize(&status)
 	}
@@ -74,7 +74,7 @@ func (b *brokenLoaded) Review(s vectors.SubjectAccessReviewSpec) vectors.Subject
 }
 
 func (b *brokenLoaded) Evaluate(r *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
-	response := b.Loaded.Evaluate(r)
+	response := b.LoadedAuthorizer.Evaluate(r)
 	if b.fault.evaluate != nil {
 		b.fault.evaluate(r, &response)
 	}

@@ -60,10 +60,10 @@ func TestComplete(t *testing.T) {
 func TestWanted(t *testing.T) {
 	yes, no := true, false
 	m := &APIServer{Want: Want{Authorized: ConditionalAllow, Asked: []string{"a0"}, Admitted: &no}, Eager: &Want{Authorized: Allow, Asked: []string{}, Admitted: &yes}}
-	if w := m.Wanted(Lazy); w.Authorized != ConditionalAllow || len(w.Asked) != 1 || *w.Admitted {
+	if w := m.WantIn(Lazy); w.Authorized != ConditionalAllow || len(w.Asked) != 1 || *w.Admitted {
 		t.Errorf("lazy: %+v", w)
 	}
-	if w := m.Wanted(Eager); w.Authorized != Allow || w.Asked == nil || len(w.Asked) != 0 || !*w.Admitted {
+	if w := m.WantIn(Eager); w.Authorized != Allow || w.Asked == nil || len(w.Asked) != 0 || !*w.Admitted {
 		t.Errorf("eager: %+v", w)
 	}
 }

@@ -48,8 +48,8 @@ const (
 	Eager Reading = "eager"
 )
 
-// Wanted returns the wanted result in a reading. The field Eager has only the differences.
-func (s *APIServer) Wanted(r Reading) Want {
+// WantIn returns the wanted result in a reading. The field Eager has only the differences.
+func (s *APIServer) WantIn(r Reading) Want {
 	if r == Lazy || s.Eager == nil {
 		return s.Want
 	}

@@ -72,7 +72,7 @@ func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node
 	if err != nil {
 		return nil, err
 	}
-	var fields []Changed
+	var fields []ChangedField
 	if change.Type, err = e.schemas.typeOf((&unstructured.Unstructured{Object: change.New}).GroupVersionKind()); err == nil {
 		fields, err = e.o.Steps.Changed(root, change)
 	}

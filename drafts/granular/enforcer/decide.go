@@ -10,15 +10,15 @@ import (
 // Ask asks the authorizer whether the actor has one verb.
 type Ask func(verb string) (allowed bool, err error)
 
-// Missing is the reason for a denial: a field that no permission covers.
-type Missing struct {
+// MissingPermission is the reason for a denial: a field that no permission covers.
+type MissingPermission struct {
 	Field string `json:"field"` // its path
 	// Verb is the last permission that was asked for the field. It is empty if the field has no permission.
 	Verb string `json:"verb,omitempty"`
 }
 
-// Changed is a field that a request changes.
-type Changed struct {
+// ChangedField is a field that a request changes.
+type ChangedField struct {
 	Path  string
 	Chain permissions.Chain
 }
@@ -31,11 +31,11 @@ type question struct {
 
 // Decide asks for permissions from the most general to the most specific. It asks for each once, and only while a field
 // needs it, until every field is covered, or a field can no longer be covered (KEP-3617, steps 5 and 8).
-func Decide(fields []Changed, ask Ask) (*Missing, error) {
+func Decide(fields []ChangedField, ask Ask) (*MissingPermission, error) {
 	questions, open := plan(fields)
 	for i, f := range fields {
 		if open[i] == 0 {
-			return &Missing{Field: f.Path}, nil
+			return &MissingPermission{Field: f.Path}, nil
 		}
 	}
 	isCovered := make([]bool, len(fields))
@@ -51,7 +51,7 @@ func Decide(fields []Changed, ask Ask) (*Missing, error) {
 			open[i]--
 			isCovered[i] = isCovered[i] || allowed
 			if !isCovered[i] && open[i] == 0 {
-				return &Missing{Field: fields[i].Path, Verb: q.verb}, nil
+				return &MissingPermission{Field: fields[i].Path, Verb: q.verb}, nil
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func Decide(fields []Changed, ask Ask) (*Missing, error) {
 }
 
 // plan returns the questions in order, and the number of questions for each field.
-func plan(fields []Changed) (questions []*question, open []int) {
+func plan(fields []ChangedField) (questions []*question, open []int) {
 	byVerb := map[string]*question{}
 	open = make([]int, len(fields))
 	for i, f := range fields {

@@ -50,13 +50,13 @@ type Steps struct {
 	Checked func(*Request) bool
 	// Ordinary is set if the enforcer asks for the ordinary permission.
 	Ordinary bool
-	Changed  func(root *permissions.Node, c Change) ([]Changed, error) // returns the fields that a request changes
+	Changed  func(root *permissions.Node, c Change) ([]ChangedField, error) // returns the fields that a request changes
 	// Excluded returns the fields that the ordinary permission does not contain.
-	Excluded func([]Changed) []Changed
+	Excluded func([]ChangedField) []ChangedField
 	// Decide asks for the permissions of fields.
-	Decide     func([]Changed, Ask) (*Missing, error)
+	Decide     func([]ChangedField, Ask) (*MissingPermission, error)
 	Attributes func(r *Request, verb string) authorizer.AttributesRecord // returns what the authorizer is asked
-	Message    func(r *Request, m *Missing) string                       // returns the message of a denial
+	Message    func(r *Request, m *MissingPermission) string             // returns the message of a denial
 	// Early is set if requests are carried out before their fields are checked.
 	Early bool
 }
@@ -67,8 +67,8 @@ func Reference() Steps {
 		Checked:  func(*Request) bool { return true },
 		Ordinary: true,
 		Changed:  ChangedFields,
-		Excluded: func(fields []Changed) []Changed {
-			return slices.DeleteFunc(slices.Clone(fields), func(f Changed) bool { return !f.Chain.Excluded() })
+		Excluded: func(fields []ChangedField) []ChangedField {
+			return slices.DeleteFunc(slices.Clone(fields), func(f ChangedField) bool { return !f.Chain.Excluded() })
 		},
 		Decide:     Decide,
 		Attributes: (*Request).Attributes, Message: message,
@@ -76,7 +76,7 @@ func Reference() Steps {
 }
 
 // ChangedFields returns the fields that a request changes, with their permissions.
-func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
+func ChangedFields(root *permissions.Node, c Change) ([]ChangedField, error) {
 	whole, err := c.Paths()
 	if err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func ChangedFields(root *permissions.Node, c Change) ([]Changed, error) {
 	for _, p := range whole {
 		paths = append(paths, c.splitAtomic(root, p)...)
 	}
-	return seq.Map(paths, func(p fieldpath.Path) Changed {
-		return Changed{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p, c.New)}
+	return seq.Map(paths, func(p fieldpath.Path) ChangedField {
+		return ChangedField{Path: strings.TrimPrefix(p.String(), "."), Chain: ChainOf(root, p, c.New)}
 	}), nil
 }
 
@@ -173,14 +173,14 @@ type Decision struct {
 	// Checks are the questions in the order in which they were asked, the ordinary permission first.
 	Checks []Check `json:"checks"`
 	// Granular is set if the actor does not have the ordinary permission, but has GeneralVerb.
-	Granular bool     `json:"granular,omitempty"`
-	Fields   int      `json:"fields"`            // number of fields that change; -1 if it was not computed
-	Missing  *Missing `json:"missing,omitempty"` // the field for which the request was denied
+	Granular bool               `json:"granular,omitempty"`
+	Fields   int                `json:"fields"`            // number of fields that change; -1 if it was not computed
+	Missing  *MissingPermission `json:"missing,omitempty"` // the field for which the request was denied
 }
 
 // message returns the message for a client that lacks the permission of a field. It names one missing permission only:
 // to find all of them, the enforcer would have to make as many checks as the client likes (KEP-3617, step 8).
-func message(r *Request, m *Missing) string {
+func message(r *Request, m *MissingPermission) string {
 	verb, reason := m.Verb, ""
 	if verb == "" {
 		verb, reason = r.Info.Verb, fmt.Sprintf("no granular permission covers %s", m.Field)

@@ -23,7 +23,7 @@ func Parse(p product.Product) product.Planner {
 }
 
 // Run runs a command line of a product until ctx ends. Each verdict is logged.
-func Run(ctx context.Context, t testing.TB, p product.Product, words ...string) *product.Made {
+func Run(ctx context.Context, t testing.TB, p product.Product, words ...string) *product.RunResult {
 	t.Helper()
 	line, args, err := Parse(p)(words)
 	if err != nil {
@@ -35,7 +35,7 @@ func Run(ctx context.Context, t testing.TB, p product.Product, words ...string) 
 		t.Fatal(err)
 	}
 	made, err := product.Execute(ctx, product.Run{
-		Prepared: prepared, Invocation: i, Command: append([]string{"authzconf"}, words...),
+		PreparedRun: prepared, Invocation: i, Command: append([]string{"authzconf"}, words...),
 		Say: func(text string) { t.Log(text) }, Status: func(string) {},
 		Judged: func(c product.Case, r reports.Result) {
 			t.Log(r.Verdict, c.ID, r.Details)
@@ -51,7 +51,7 @@ func Run(ctx context.Context, t testing.TB, p product.Product, words ...string) 
 }
 
 // Verify writes the report of a product to a folder, and verifies it as VerifyFolder does.
-func Verify(t testing.TB, p product.Product, made *product.Made, change func(name string, data []byte) []byte) *product.Verification {
+func Verify(t testing.TB, p product.Product, made *product.RunResult, change func(name string, data []byte) []byte) *product.Verification {
 	t.Helper()
 	folder := t.TempDir()
 	if err := reports.Save(folder, made.Report, made.Log, nil, nil); err != nil {

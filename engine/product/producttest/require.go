@@ -49,7 +49,7 @@ func RequirePass(t T, p product.Product, flags ...string) {
 }
 
 // execute plans and runs a product. The error of wrong flags is said before anything starts.
-func execute(t T, p product.Product, args []string) (*product.Made, product.Output, error) {
+func execute(t T, p product.Product, args []string) (*product.RunResult, product.Output, error) {
 	flags := pflag.NewFlagSet(p.Name, pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	line := product.NewCommandLine(p, flags, nil)
@@ -67,7 +67,7 @@ func execute(t T, p product.Product, args []string) (*product.Made, product.Outp
 	}
 	command := append([]string{"authzconf"}, strings.Fields(p.Command)...)
 	made, err := product.Execute(t.Context(), product.Run{
-		Prepared: prepared, Invocation: i, Command: append(command, args...),
+		PreparedRun: prepared, Invocation: i, Command: append(command, args...),
 		Say: func(text string) { t.Logf("%s", text) }, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
 	})
 	return made, output, err

@@ -36,7 +36,7 @@ func TestRequirePass(t *testing.T) {
 		"a report with nowhere": {dice("--report-dir=/dev/null/report"), []string{"/dev/null"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := &producttest.Noted{Ctx: t.Context()}
+			n := &producttest.FailureLog{Ctx: t.Context()}
 			c.run(n)
 			said := strings.Join(n.Failed, "\n")
 			if (len(n.Failed) == 0) != (len(c.want) == 0) {

@@ -50,7 +50,7 @@ func (s *Server) Chain(file []byte, rules []scenarios.PolicyRule) error {
 }
 
 // newAuthorizer returns the function of an authorizer of a chain file.
-func (s *Server) newAuthorizer(a chainLink, abacPolicy string, rules []scenarios.PolicyRule) (func(authorizationv1.SubjectAccessReviewSpec) Answer, error) {
+func (s *Server) newAuthorizer(a chainLink, abacPolicy string, rules []scenarios.PolicyRule) (func(authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision, error) {
 	switch a.Type {
 	case "Node":
 		return s.nodeAuthorizer, nil
@@ -90,14 +90,14 @@ func newWebhook(a chainLink, rules []scenarios.PolicyRule) (webhook, error) {
 	return w, nil
 }
 
-func (w webhook) authorize(spec authorizationv1.SubjectAccessReviewSpec) Answer {
+func (w webhook) authorize(spec authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision {
 	if len(w.conditions.CompilationResults) > 0 {
 		matches, err := w.conditions.Eval(context.Background(), &authorizationv1.SubjectAccessReview{Spec: spec})
 		if err != nil {
-			return Answer{Decision: w.failed, Err: err.Error()}
+			return AuthorizerDecision{Decision: w.failed, Err: err.Error()}
 		}
 		if !matches {
-			return Answer{Decision: scenarios.NoOpinion}
+			return AuthorizerDecision{Decision: scenarios.NoOpinion}
 		}
 	}
 	for _, r := range w.rules {
@@ -106,11 +106,11 @@ func (w webhook) authorize(spec authorizationv1.SubjectAccessReviewSpec) Answer 
 		}
 		switch r.Answer {
 		case scenarios.AnswerAllow, scenarios.AnswerDeny, scenarios.AnswerNoOpinion:
-			return Answer{Decision: scenarios.Decision(r.Answer), Reason: r.Reason, Source: "the webhook"}
+			return AuthorizerDecision{Decision: scenarios.Decision(r.Answer), Reason: r.Reason, Source: "the webhook"}
 		}
-		return Answer{Decision: w.failed, Err: "the webhook failed: " + string(r.Answer), vague: true}
+		return AuthorizerDecision{Decision: w.failed, Err: "the webhook failed: " + string(r.Answer), vague: true}
 	}
-	return Answer{Decision: scenarios.NoOpinion}
+	return AuthorizerDecision{Decision: scenarios.NoOpinion}
 }
 
 // abacList is an ABAC policy file (k8s.io/kubernetes/pkg/auth/authorizer/abac).
@@ -135,11 +135,11 @@ func decodeABAC(file string) (list abacList, err error) {
 	return list, nil
 }
 
-func (l abacList) authorize(spec authorizationv1.SubjectAccessReviewSpec) Answer {
+func (l abacList) authorize(spec authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision {
 	if slices.ContainsFunc(l, func(p abacPolicy) bool { return p.matches(spec) }) {
-		return Answer{Decision: scenarios.Allow, Source: "the ABAC policy"}
+		return AuthorizerDecision{Decision: scenarios.Allow, Source: "the ABAC policy"}
 	}
-	return Answer{Decision: scenarios.NoOpinion, Reason: "No policy matched."}
+	return AuthorizerDecision{Decision: scenarios.NoOpinion, Reason: "No policy matched."}
 }
 
 // matches reports whether a policy allows what a review asks for. Of verbs it knows only whether they read: an action check
@@ -189,11 +189,11 @@ type Authorizer struct {
 	// Hidden says that webhooks of the chain do not see what it decides.
 	Hidden bool
 	// Authorize answers a review.
-	Authorize func(authorizationv1.SubjectAccessReviewSpec) Answer
+	Authorize func(authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision
 }
 
-// Answer is what an authorizer says.
-type Answer struct {
+// AuthorizerDecision is what an authorizer says.
+type AuthorizerDecision struct {
 	Decision scenarios.Decision
 	// Reason is the authorizer's text, Err the text of an error; both may be empty.
 	Reason, Err string
@@ -205,7 +205,7 @@ type Answer struct {
 
 // authorize asks the chain, as unionAuthzHandler.Authorize does (k8s.io/apiserver/pkg/authorization/union/union.go):
 // the first to allow or deny ends it, otherwise reasons and errors add up.
-func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a Answer, hidden bool) {
+func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a AuthorizerDecision, hidden bool) {
 	var reasons, errs []string
 	vague := false
 	for _, link := range s.chain {
@@ -224,7 +224,7 @@ func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) (a Answ
 		}
 		reasons = append(reasons, answer.Reason)
 	}
-	return Answer{Decision: scenarios.NoOpinion, Reason: strings.Join(reasons, "\n"), Err: aggregate(errs), vague: vague}, false
+	return AuthorizerDecision{Decision: scenarios.NoOpinion, Reason: strings.Join(reasons, "\n"), Err: aggregate(errs), vague: vague}, false
 }
 
 func aggregate(texts []string) string {
@@ -238,11 +238,11 @@ func aggregate(texts []string) string {
 // pkg/authorization/authorizerfactory), then Node and RBAC.
 func (s *Server) ordinaryChain() []Authorizer {
 	return []Authorizer{
-		{Hidden: true, Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) Answer {
+		{Hidden: true, Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision {
 			if slices.Contains(spec.Groups, mastersGroup) {
-				return Answer{Decision: scenarios.Allow, Source: "its group system:masters, before any authorizer is asked"}
+				return AuthorizerDecision{Decision: scenarios.Allow, Source: "its group system:masters, before any authorizer is asked"}
 			}
-			return Answer{Decision: scenarios.NoOpinion}
+			return AuthorizerDecision{Decision: scenarios.NoOpinion}
 		}},
 		{Name: "node", Authorize: s.nodeAuthorizer},
 		{Name: "rbac", Authorize: s.rbacAuthorizer},
@@ -251,11 +251,11 @@ func (s *Server) ordinaryChain() []Authorizer {
 
 // rbacAuthorizer decides as RBACAuthorizer.Authorize does (k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go). Its
 // reason tells of bindings of the subject whose role is not there, only when nothing allows.
-func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) Answer {
+func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision {
 	for _, list := range [][]scenarios.Grant{s.policy.grants, s.grants, s.policy.defaults} {
 		for _, g := range list {
 			if g.Covers(spec) {
-				return Answer{Decision: scenarios.Allow, Source: describeGrant(g)}
+				return AuthorizerDecision{Decision: scenarios.Allow, Source: describeGrant(g)}
 			}
 		}
 	}
@@ -267,9 +267,9 @@ func (s *Server) rbacAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) An
 		}
 	}
 	if len(errs) == 0 {
-		return Answer{Decision: scenarios.NoOpinion}
+		return AuthorizerDecision{Decision: scenarios.NoOpinion}
 	}
-	return Answer{Decision: scenarios.NoOpinion, Reason: "RBAC: " + aggregate(errs)}
+	return AuthorizerDecision{Decision: scenarios.NoOpinion, Reason: "RBAC: " + aggregate(errs)}
 }
 
 func describeGrant(g scenarios.Grant) string {

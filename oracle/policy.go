@@ -147,10 +147,10 @@ var nodeGrants = sync.OnceValue(func() []scenarios.Grant { return fixtures.Table
 var nodesYAML []byte
 
 // nodeAuthorizer decides as NodeAuthorizer.Authorize does (k8s.io/kubernetes/plugin/pkg/auth/authorizer/node/node_authorizer.go).
-func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) Answer {
+func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision {
 	node, named := strings.CutPrefix(spec.User, nodeUserPrefix)
 	if !named || !slices.Contains(spec.Groups, nodesGroup) {
-		return Answer{Decision: scenarios.NoOpinion}
+		return AuthorizerDecision{Decision: scenarios.NoOpinion}
 	}
 	if node == "" {
 		return no(fmt.Sprintf("unknown node for user %q", spec.User))
@@ -166,12 +166,14 @@ func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) An
 	return no("")
 }
 
-var yesNode = Answer{Decision: scenarios.Allow, Source: "the Node authorizer: nodes may do this for their own work"}
+var yesNode = AuthorizerDecision{Decision: scenarios.Allow, Source: "the Node authorizer: nodes may do this for their own work"}
 
-func no(reason string) Answer { return Answer{Decision: scenarios.NoOpinion, Reason: reason} }
+func no(reason string) AuthorizerDecision {
+	return AuthorizerDecision{Decision: scenarios.NoOpinion, Reason: reason}
+}
 
 // authorizeNodeResource decides about the resources that are not the same for every node; ok is false for the others.
-func (s *Server) authorizeNodeResource(node string, a *authorizationv1.ResourceAttributes) (answer Answer, ok bool) {
+func (s *Server) authorizeNodeResource(node string, a *authorizationv1.ResourceAttributes) (answer AuthorizerDecision, ok bool) {
 	switch a.Group + "/" + a.Resource {
 	case "/nodes":
 		return authorizeNodeObject(node, a), true
@@ -199,11 +201,11 @@ func (s *Server) authorizeNodeResource(node string, a *authorizationv1.ResourceA
 		// Before 1.37 the feature gate PodCertificateRequest is off by default, and the resource is nothing special.
 		return authorizeNodeCertificateRequest(node, a), s.effective >= 37
 	}
-	return Answer{}, false
+	return AuthorizerDecision{}, false
 }
 
 // authorizeNodeObject decides about nodes as authorizeNode does.
-func authorizeNodeObject(node string, a *authorizationv1.ResourceAttributes) Answer {
+func authorizeNodeObject(node string, a *authorizationv1.ResourceAttributes) AuthorizerDecision {
 	switch {
 	case a.Subresource == "" && slices.Contains([]string{"create", "update", "patch"}, a.Verb),
 		a.Subresource == "status" && slices.Contains([]string{"update", "patch"}, a.Verb):
@@ -219,7 +221,7 @@ func authorizeNodeObject(node string, a *authorizationv1.ResourceAttributes) Ans
 }
 
 // authorizeNodePod decides about pods as authorizePod does.
-func (s *Server) authorizeNodePod(node string, a *authorizationv1.ResourceAttributes) Answer {
+func (s *Server) authorizeNodePod(node string, a *authorizationv1.ResourceAttributes) AuthorizerDecision {
 	itself := func(p pod) bool { return p.name == a.Name }
 	switch a.Subresource + " " + a.Verb {
 	case " get":
@@ -240,7 +242,7 @@ func (s *Server) authorizeNodePod(node string, a *authorizationv1.ResourceAttrib
 
 // authorizeNodeCertificateRequest decides about PodCertificateRequests as authorizePodCertificateRequest does. Requests that
 // exist already are unknown here, so none can be read by its name.
-func authorizeNodeCertificateRequest(node string, a *authorizationv1.ResourceAttributes) Answer {
+func authorizeNodeCertificateRequest(node string, a *authorizationv1.ResourceAttributes) AuthorizerDecision {
 	if a.Subresource != "" {
 		return no("nodes may not access the status subresource of PodCertificateRequests")
 	}
@@ -266,7 +268,7 @@ func selectsOwnNode(a *authorizationv1.ResourceAttributes, node string) bool {
 }
 
 // allowRelated allows what is about an object that a pod of the node has to do with.
-func (s *Server) allowRelated(node string, a *authorizationv1.ResourceAttributes, isRelated func(pod) bool) Answer {
+func (s *Server) allowRelated(node string, a *authorizationv1.ResourceAttributes, isRelated func(pod) bool) AuthorizerDecision {
 	if slices.ContainsFunc(s.policy.pods, func(p pod) bool { return p.node == node && p.namespace == a.Namespace && isRelated(p) }) {
 		return yesNode
 	}
@@ -274,7 +276,7 @@ func (s *Server) allowRelated(node string, a *authorizationv1.ResourceAttributes
 }
 
 // authorizeNodeAccount decides about service accounts as authorizeServiceAccount does: it allows the accounts of the node's pods.
-func (s *Server) authorizeNodeAccount(node string, a *authorizationv1.ResourceAttributes) Answer {
+func (s *Server) authorizeNodeAccount(node string, a *authorizationv1.ResourceAttributes) AuthorizerDecision {
 	switch {
 	case a.Verb == "get" && a.Subresource == "":
 		if a.Name == "" {
@@ -289,7 +291,7 @@ func (s *Server) authorizeNodeAccount(node string, a *authorizationv1.ResourceAt
 }
 
 // authorizeNodeRead decides about secrets and config maps as authorizeReadNamespacedObject does.
-func (s *Server) authorizeNodeRead(node string, a *authorizationv1.ResourceAttributes) Answer {
+func (s *Server) authorizeNodeRead(node string, a *authorizationv1.ResourceAttributes) AuthorizerDecision {
 	switch {
 	case !slices.Contains([]string{"get", "list", "watch"}, a.Verb):
 		return no("can only read resources of this type")
@@ -302,7 +304,7 @@ func (s *Server) authorizeNodeRead(node string, a *authorizationv1.ResourceAttri
 }
 
 // authorizeNodeGet decides about what nodes may only get, as authorizeGet does.
-func authorizeNodeGet(node string, a *authorizationv1.ResourceAttributes) Answer {
+func authorizeNodeGet(node string, a *authorizationv1.ResourceAttributes) AuthorizerDecision {
 	switch {
 	case a.Verb != "get":
 		return no("can only get individual resources of this type")
@@ -313,7 +315,7 @@ func authorizeNodeGet(node string, a *authorizationv1.ResourceAttributes) Answer
 }
 
 // denyUnrelated answers as hasPathFrom makes the authorizer answer about objects that no pod of the node uses.
-func denyUnrelated(node string, a *authorizationv1.ResourceAttributes) Answer {
+func denyUnrelated(node string, a *authorizationv1.ResourceAttributes) AuthorizerDecision {
 	if a.Name == "" {
 		return no("No Object name found")
 	}
@@ -322,7 +324,7 @@ func denyUnrelated(node string, a *authorizationv1.ResourceAttributes) Answer {
 
 // authorizeNodeOwn decides as authorizeLease and authorizeCSINode do, without the status subresource of an alpha feature: each node has
 // one such object, of its own name.
-func authorizeNodeOwn(node string, a *authorizationv1.ResourceAttributes, kind string) Answer {
+func authorizeNodeOwn(node string, a *authorizationv1.ResourceAttributes, kind string) AuthorizerDecision {
 	switch {
 	case a.Resource == "csinodes" && a.Subresource != "":
 		return no("cannot authorize CSINode subresources")

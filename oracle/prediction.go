@@ -165,7 +165,7 @@ type Review struct {
 	Mode Mode
 	Spec authorizationv1.SubjectAccessReviewSpec // the question
 	// Answer is what the chain said, and Hidden that webhooks do not see the question: it was decided before them.
-	Answer Answer
+	Answer AuthorizerDecision
 	Hidden bool
 	text   string // that of the error if the server does not go on
 }

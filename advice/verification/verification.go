@@ -76,28 +76,28 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 		return nil, fmt.Errorf("applying the advised objects: %w", err)
 	}
 	o.Progress(fmt.Sprintf("%d objects applied and in force", len(manifests)))
-	run := &run{target: t, found: &Findings{Version: t.Witness.GitVersion}}
+	run := &run{target: t, findings: &Findings{Version: t.Witness.GitVersion}}
 	if err := run.verifyAll(ctx, o); err != nil {
 		return nil, err
 	}
-	return run.found, t.Err()
+	return run.findings, t.Err()
 }
 
 // Review compares a running cluster with what was seen and with its neighbours, by the answers of its authorizers to
 // the reviews of every mode. It sends and creates nothing else. model is the model of the cluster's API server, with
 // the cluster as its authorizer.
 func Review(ctx context.Context, model *oracle.Server, observations []advice.ObservedImpersonation, neighbours []advice.Neighbour) (*Findings, error) {
-	run := &run{server: model, found: &Findings{Otherwise: map[string]int{}}}
+	run := &run{server: model, findings: &Findings{Otherwise: map[string]int{}}}
 	err := run.verifyAll(ctx, Options{Seen: observations, Neighbours: neighbours})
-	return run.found, err
+	return run.findings, err
 }
 
 type run struct {
 	target *server.Server // gets requests; with server, reviews are asked instead
 	server *oracle.Server
 
-	mu    sync.Mutex
-	found *Findings
+	mu       sync.Mutex
+	findings *Findings
 }
 
 func (r *run) verifyAll(ctx context.Context, o Options) error {
@@ -113,7 +113,7 @@ func (r *run) verifyAll(ctx context.Context, o Options) error {
 		group.Go(func() error { return r.verify(ctx, n.ObservedImpersonation, n.Differs) })
 	}
 	err := group.Wait()
-	slices.Sort(r.found.Wrong)
+	slices.Sort(r.findings.Wrong)
 	return err
 }
 
@@ -135,14 +135,14 @@ func (r *run) reviewModes(s advice.ObservedImpersonation, differs string) {
 	defer r.mu.Unlock()
 	switch {
 	case differs == "" && slices.Contains(by, string(s.Mode)):
-		r.found.Allowed++
+		r.findings.Allowed++
 	case differs == "":
-		r.found.Otherwise[instead]++
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is allowed by %s, not by %s, which lacks %s", s, instead, s.Mode, cmp.Or(strings.Join(lacking, "; "), "the gate")))
+		r.findings.Otherwise[instead]++
+		r.findings.Wrong = append(r.findings.Wrong, fmt.Sprintf("%s was seen, and is allowed by %s, not by %s, which lacks %s", s, instead, s.Mode, cmp.Or(strings.Join(lacking, "; "), "the gate")))
 	case len(by) == 0:
-		r.found.Denied++
+		r.findings.Denied++
 	default:
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is allowed by %s", s, differs, instead))
+		r.findings.Wrong = append(r.findings.Wrong, fmt.Sprintf("%s was not seen (another %s), and is allowed by %s", s, differs, instead))
 	}
 }
 
@@ -162,13 +162,13 @@ func (r *run) verify(ctx context.Context, s advice.ObservedImpersonation, differ
 	isImpersonated := e.ImpersonatedUser != nil && scenarios.ConstraintOf(e) == constraint && isUser(e.ImpersonatedUser, oracle.Resulting(s.Mode, &s.As))
 	switch {
 	case differs == "" && isImpersonated:
-		r.found.Allowed++
+		r.findings.Allowed++
 	case differs == "":
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, scenarios.ConstraintOf(e), ptr.Deref(e.ResponseStatus, metav1.Status{}).Message))
+		r.findings.Wrong = append(r.findings.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, scenarios.ConstraintOf(e), ptr.Deref(e.ResponseStatus, metav1.Status{}).Message))
 	case e.ImpersonatedUser == nil && code == http.StatusForbidden:
-		r.found.Denied++
+		r.findings.Denied++
 	default:
-		r.found.Wrong = append(r.found.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, scenarios.ConstraintOf(e)))
+		r.findings.Wrong = append(r.findings.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, scenarios.ConstraintOf(e)))
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/authzconf/authzconf/reports"
 )
 
-// Answer is a row of the first table: what a release lead asks, and what runs say.
-type Answer struct {
+// SummaryRow is a row of the first table: what a release lead asks, and what runs say.
+type SummaryRow struct {
 	Question, Answer string
 	// HowMany is how many blocks, or pairs and starts, the answer rests on.
 	HowMany string
@@ -56,7 +56,7 @@ var changes = []change{
 }
 
 // answerQuestions returns the first table: the reviews of requests, then times, then the most in one second.
-func answerQuestions(parts []Part) (list []Answer) {
+func answerQuestions(parts []Part) (list []SummaryRow) {
 	for _, c := range changes {
 		list = append(list, c.answer(parts)...)
 	}
@@ -66,8 +66,8 @@ func answerQuestions(parts []Part) (list []Answer) {
 
 // answer returns a row for each way of asking that was measured in a steady state. Otherwise it returns one, for the run
 // with the most agents in which all of them had asked before: a mean of all blocks has events and first requests in it.
-func (c change) answer(parts []Part) (list []Answer) {
-	var largest, mixed *Answer
+func (c change) answer(parts []Part) (list []SummaryRow) {
+	var largest, mixed *SummaryRow
 	agents, mixedAgents := 0, 0
 	for _, p := range parts {
 		for i := range p.Columns {
@@ -93,11 +93,11 @@ func (c change) answer(parts []Part) (list []Answer) {
 	case len(list) > 0:
 		return list
 	case largest != nil:
-		return []Answer{*largest}
+		return []SummaryRow{*largest}
 	case mixed != nil:
-		return []Answer{*mixed}
+		return []SummaryRow{*mixed}
 	}
-	return []Answer{{Question: c.question, Answer: "not measured"}}
+	return []SummaryRow{{Question: c.question, Answer: "not measured"}}
 }
 
 // measured returns what a run has of the first sides of which it has both, nil if it has none.
@@ -111,8 +111,8 @@ func (c change) measured(run *column) (before, after *judge.Variant) {
 	return nil, nil
 }
 
-func newReviewsAnswer(question, part string, c *column, before, after *judge.Variant) Answer {
-	a := Answer{
+func newReviewsAnswer(question, part string, c *column, before, after *judge.Variant) SummaryRow {
+	a := SummaryRow{
 		Question: question,
 		Answer:   fmt.Sprintf("%.3f → %.3f reviews a request, %s", before.Reviews.PerRequest.Estimate, after.Reviews.PerRequest.Estimate, after.Reviews.Of),
 		HowMany:  fmt.Sprintf("%d and %s", before.Reviews.Blocks, reports.Plural(after.Reviews.Blocks, "block")),
@@ -135,7 +135,7 @@ func predictedOf(r judge.ReviewRate) string {
 
 // answerTimes returns a row for each comparison with the gate on whose difference in time is known, or one that says that none is.
 // The row says so if nothing follows from the difference.
-func answerTimes(parts []Part) (list []Answer) {
+func answerTimes(parts []Part) (list []SummaryRow) {
 	const question = "Requests take longer, or the API server more of its processor."
 	for _, p := range parts {
 		for _, c := range p.MeasuredComparisons() {
@@ -146,7 +146,7 @@ func answerTimes(parts []Part) (list []Answer) {
 			if !c.Alike {
 				answer = fmt.Sprintf("not known, as %s: %s", notAlike, answer)
 			}
-			list = append(list, Answer{
+			list = append(list, SummaryRow{
 				Question: question,
 				Answer:   answer,
 				HowMany:  fmt.Sprintf("%s in %s", reports.Plural(c.Pairs, "pair"), reports.Plural(c.Starts, "start")),
@@ -156,13 +156,13 @@ func answerTimes(parts []Part) (list []Answer) {
 		}
 	}
 	if len(list) == 0 {
-		return []Answer{{Question: question, Answer: "not known: no comparison has the starts that it takes"}}
+		return []SummaryRow{{Question: question, Answer: "not known: no comparison has the starts that it takes"}}
 	}
 	return list
 }
 
 // answerPeak returns the highest second of all events.
-func answerPeak(parts []Part) Answer {
+func answerPeak(parts []Part) SummaryRow {
 	const question = "An API server restarts, agents are rolled out, or what is remembered ends."
 	var highest *judge.Variant
 	var where, part string
@@ -179,9 +179,9 @@ func answerPeak(parts []Part) Answer {
 		}
 	}
 	if highest == nil {
-		return Answer{Question: question, Answer: "not measured"}
+		return SummaryRow{Question: question, Answer: "not measured"}
 	}
-	return Answer{
+	return SummaryRow{
 		Question: question,
 		Answer:   fmt.Sprintf("at most %d reviews in one second, which is what the machine can do", highest.MostReviews),
 		HowMany:  reports.Plural(highest.Blocks, "block"), Interval: "none", Where: highest.Name + ": " + where, Part: part,

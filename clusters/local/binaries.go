@@ -52,12 +52,12 @@ type Binaries struct {
 	flags      *pflag.FlagSet // the flags of RegisterSource
 	sourceDir  string         // the flag --source
 	tree       SourceTree     // the content of that folder, once Resolve has read it
-	// goCommand is the go command, published says what can be downloaded, and asked is what the run knows about hosts.
+	// goCommand is the go command, published says what can be downloaded, and hostAnswers is what the run knows about hosts.
 	// Tests set others.
-	goCommand string
-	published map[string]publication
-	asked     *hostAnswers
-	reporting sync.Mutex // locked while a line is written
+	goCommand   string
+	published   map[string]publication
+	hostAnswers *hostAnswers
+	reporting   sync.Mutex // locked while a line is written
 }
 
 // Program is a program that was found.

@@ -19,7 +19,7 @@ func TestOfficialControlPlane(t *testing.T) {
 		http.ServeFile(w, r, map[string]string{"etcd": found.Etcd.Path, "kube-apiserver": found.KubeAPIServer.Path}[filepath.Base(r.URL.Path)])
 	}))
 	defer server.Close()
-	b := &Binaries{Source: Official, Mirror: server.URL, CacheDir: t.TempDir(), published: map[string]publication{}, asked: &hostAnswers{}}
+	b := &Binaries{Source: Official, Mirror: server.URL, CacheDir: t.TempDir(), published: map[string]publication{}, hostAnswers: &hostAnswers{}}
 	for p, path := range map[program]string{etcd(): found.Etcd.Path, kubeAPIServer(Newest()): found.KubeAPIServer.Path} {
 		digest, err := Digest(path)
 		if err != nil {

@@ -82,7 +82,7 @@ func (b *Binaries) readMarker(ctx context.Context, marker string) (string, error
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	d := &download{hostAnswers: cmp.Or(b.asked, thisRun), url: url, path: filepath.Join(dir, "marker")}
+	d := &download{hostAnswers: cmp.Or(b.hostAnswers, thisRun), url: url, path: filepath.Join(dir, "marker")}
 	fail := func(err error) (string, error) {
 		return "", &usage.Error{
 			Problem: fmt.Sprintf("which version %s is cannot be read: %v", marker, err),

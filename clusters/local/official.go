@@ -170,7 +170,7 @@ func (b *Binaries) fetch(ctx context.Context, p program, o offer) error {
 		return errors.New("releases are downloaded for Linux only")
 	}
 	return b.once(ctx, p, o.target, o.cached, func() error {
-		d := &download{hostAnswers: cmp.Or(b.asked, thisRun), url: o.url, path: o.target + ".partial"}
+		d := &download{hostAnswers: cmp.Or(b.hostAnswers, thisRun), url: o.url, path: o.target + ".partial"}
 		begin := time.Now()
 		stop := reportEvery(progressInterval, func() {
 			b.report("downloading %s %s: %s", p.name, p.version, progress(d.have.Load(), d.total.Load(), time.Since(begin)))

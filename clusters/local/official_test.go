@@ -89,8 +89,8 @@ func (m *mirror) with(t *testing.T, cache string, digest string) (*Binaries, *by
 	}
 	return &Binaries{
 		Source: Auto, Mirror: m.URL, CacheDir: cache, Progress: said, goCommand: fakeGo(t, `printf '#!/bin/sh\necho built\n' > $out; chmod +x $out`),
-		published: map[string]publication{"kube-apiserver": p},
-		asked:     &hostAnswers{},
+		published:   map[string]publication{"kube-apiserver": p},
+		hostAnswers: &hostAnswers{},
 	}, said
 }
 
@@ -212,7 +212,7 @@ func TestSilentMirror(t *testing.T) {
 	m := newMirror(t)
 	b, said := m.with(t, t.TempDir(), sum(theProgram))
 	b.Mirror = "http://" + listener.Addr().String()
-	b.asked.waited.Store(int64(answerTimeout - 300*time.Millisecond)) // of the 3 s
+	b.hostAnswers.waited.Store(int64(answerTimeout - 300*time.Millisecond)) // of the 3 s
 	begin := time.Now()
 	found, err := b.find(t.Context(), kubeAPIServer(releases[0]))
 	if got, took := says(t, found, err), time.Since(begin); got != "built" || took > time.Minute {
@@ -330,7 +330,7 @@ func TestOfficialOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			other := &Binaries{Source: Official, Mirror: m.URL, CacheDir: cache, published: b.published, asked: b.asked}
+			other := &Binaries{Source: Official, Mirror: m.URL, CacheDir: cache, published: b.published, hostAnswers: b.hostAnswers}
 			if found, err := other.find(t.Context(), kubeAPIServer(releases[0])); err != nil || found.Origin != originPinned {
 				t.Errorf("%+v, %v", found, err)
 			}
@@ -347,7 +347,7 @@ func TestMirrorFolder(t *testing.T) {
 	noPrograms(t)
 	pinned := etcd()
 	folder := t.TempDir()
-	b := &Binaries{Source: Official, CacheDir: t.TempDir(), Mirror: "file://" + folder + "/", asked: &hostAnswers{}}
+	b := &Binaries{Source: Official, CacheDir: t.TempDir(), Mirror: "file://" + folder + "/", hostAnswers: &hostAnswers{}}
 	o, err := b.offer(pinned)
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func TestMarkers(t *testing.T) {
 		_, _ = w.Write([]byte(answers[r.URL.Path]))
 	}))
 	t.Cleanup(host.Close)
-	b := &Binaries{Mirror: host.URL, asked: &hostAnswers{}}
+	b := &Binaries{Mirror: host.URL, hostAnswers: &hostAnswers{}}
 	var facts []string
 	got, err := b.Resolve(t.Context(), remembered(&facts), "1.37", "release/latest-1.38", "ci/latest", "1.37.2")
 	if err != nil || strings.Join(got, " ") != "1.37 v1.38.0-alpha.2 v1.38.0-alpha.2.31+0123456789abcd 1.37.2" {
@@ -137,7 +137,7 @@ func TestWhatCannotBeHad(t *testing.T) {
 	}
 	host := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(host.Close)
-	b := &Binaries{CacheDir: t.TempDir(), Mirror: host.URL, asked: &hostAnswers{}, goCommand: failing}
+	b := &Binaries{CacheDir: t.TempDir(), Mirror: host.URL, hostAnswers: &hostAnswers{}, goCommand: failing}
 	_, err := b.KubeAPIServer(t.Context(), Release{"1.38", "1.38.0-alpha.2"})
 	wantUsageError(t, err, "Kubernetes 1.38.0-alpha.2 cannot be had: it was not downloaded, because ", "404", "; it was not built, because ", "403 Forbidden", "--source")
 	_, err = b.KubeAPIServer(t.Context(), Release{"1.38", "1.38.0-alpha.2.31+0123abc"})

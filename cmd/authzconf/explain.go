@@ -143,8 +143,8 @@ type explainFlags struct {
 	by, node string
 	byGroups []string
 
-	asked    scenarios.Request // without its resource
-	resource string
+	requested scenarios.Request // without its resource
+	resource  string
 
 	gate                           scenarios.Gate
 	kubernetes, grants, kubeconfig string
@@ -162,13 +162,13 @@ func (f *explainFlags) register(c *cobra.Command) {
 	fl.StringArrayVar(&f.as.Groups, "as-group", nil, "a group to impersonate")
 	fl.StringVar(&f.as.UID, "as-uid", "", "the UID to impersonate")
 	fl.StringArrayVar(&f.asExtra, "as-user-extra", nil, "KEY=VALUE of extra to impersonate")
-	fl.StringVar(&f.asked.Verb, "verb", "", "get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method")
+	fl.StringVar(&f.requested.Verb, "verb", "", "get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method")
 	fl.StringVar(&f.resource, "resource", "", "RESOURCE[.GROUP][/SUBRESOURCE], such as pods/exec or deployments.apps")
-	fl.StringVar(&f.asked.Namespace, "namespace", "", "the namespace of the request (default: cluster-wide)")
-	fl.StringVar(&f.asked.Name, "name", "", "the object's name")
-	fl.StringVar(&f.asked.FieldSelector, "field-selector", "", "for list, watch and deletecollection")
-	fl.StringVar(&f.asked.LabelSelector, "label-selector", "", "for list, watch and deletecollection")
-	fl.StringVar(&f.asked.Path, "path", "", "a path that is not a resource, such as /apis, instead of --resource")
+	fl.StringVar(&f.requested.Namespace, "namespace", "", "the namespace of the request (default: cluster-wide)")
+	fl.StringVar(&f.requested.Name, "name", "", "the object's name")
+	fl.StringVar(&f.requested.FieldSelector, "field-selector", "", "for list, watch and deletecollection")
+	fl.StringVar(&f.requested.LabelSelector, "label-selector", "", "for list, watch and deletecollection")
+	fl.StringVar(&f.requested.Path, "path", "", "a path that is not a resource, such as /apis, instead of --resource")
 	fl.StringVar(&f.grants, "grants", "", "file of roles and bindings")
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "ask the authorizer of this cluster instead")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "version of the API server (default the newest known; with --kubeconfig the cluster's)")
@@ -191,11 +191,11 @@ func (f *explainFlags) check() error {
 		return errors.New("--by-group: the groups of a service account cannot be chosen")
 	case asExtra != nil:
 		return asExtra
-	case f.asked.Namespace != "" && len(validation.IsDNS1123Label(f.asked.Namespace)) > 0:
-		return fmt.Errorf("--namespace %q is not the name of a namespace", f.asked.Namespace)
+	case f.requested.Namespace != "" && len(validation.IsDNS1123Label(f.requested.Namespace)) > 0:
+		return fmt.Errorf("--namespace %q is not the name of a namespace", f.requested.Namespace)
 	case !slices.Contains([]scenarios.Gate{scenarios.GateOn, scenarios.GateOff, scenarios.GateDefault}, f.gate):
 		return fmt.Errorf("--gate %q is not one of on, off, default", f.gate)
-	case f.asked.Path != "":
+	case f.requested.Path != "":
 		return f.checkPath()
 	case f.resource == "":
 		return errors.New("--resource and --path are missing: one of them says what is requested")
@@ -206,10 +206,10 @@ func (f *explainFlags) check() error {
 func (f *explainFlags) checkPath() error {
 	verbs := []string{"get", "head", "post", "put", "patch", "delete", "options"}
 	switch {
-	case !strings.HasPrefix(f.asked.Path, "/"):
-		return fmt.Errorf("--path %q does not begin with a slash", f.asked.Path)
-	case !slices.Contains(verbs, f.asked.Verb):
-		return fmt.Errorf("--verb %q is not one of %s, which go with --path", f.asked.Verb, strings.Join(verbs, ", "))
+	case !strings.HasPrefix(f.requested.Path, "/"):
+		return fmt.Errorf("--path %q does not begin with a slash", f.requested.Path)
+	case !slices.Contains(verbs, f.requested.Verb):
+		return fmt.Errorf("--verb %q is not one of %s, which go with --path", f.requested.Verb, strings.Join(verbs, ", "))
 	}
 	return nil
 }
@@ -219,29 +219,29 @@ func (f *explainFlags) checkResource() error {
 	_, subresource, hasSub := strings.Cut(f.resource, "/")
 	isBadSubresource := subresource == "" || strings.Contains(subresource, "/")
 	isBadResource := strings.HasPrefix(f.resource, "/") || strings.HasPrefix(f.resource, ".")
-	isCollection := slices.Contains([]string{"list", "watch", "deletecollection"}, f.asked.Verb)
-	selects := f.asked.FieldSelector != "" || f.asked.LabelSelector != ""
+	isCollection := slices.Contains([]string{"list", "watch", "deletecollection"}, f.requested.Verb)
+	selects := f.requested.FieldSelector != "" || f.requested.LabelSelector != ""
 	switch {
-	case !slices.Contains(verbs, f.asked.Verb):
-		return fmt.Errorf("--verb %q is not one of %s", f.asked.Verb, strings.Join(verbs, ", "))
+	case !slices.Contains(verbs, f.requested.Verb):
+		return fmt.Errorf("--verb %q is not one of %s", f.requested.Verb, strings.Join(verbs, ", "))
 	case hasSub && isBadSubresource, isBadResource:
 		return fmt.Errorf("--resource %q is not of the form RESOURCE[.GROUP][/SUBRESOURCE]", f.resource)
-	case hasSub && f.asked.Name == "":
+	case hasSub && f.requested.Name == "":
 		return fmt.Errorf("--resource %s: a subresource needs --name", f.resource)
-	case isCollection && f.asked.Name != "":
-		return fmt.Errorf("--verb %s has no --name (for one object: --field-selector metadata.name=%s)", f.asked.Verb, f.asked.Name)
-	case f.asked.Verb == "create" && f.asked.Name != "" && !hasSub:
+	case isCollection && f.requested.Name != "":
+		return fmt.Errorf("--verb %s has no --name (for one object: --field-selector metadata.name=%s)", f.requested.Verb, f.requested.Name)
+	case f.requested.Verb == "create" && f.requested.Name != "" && !hasSub:
 		return errors.New("--verb create has no --name: the API server does not look for one in the object")
-	case !isCollection && f.asked.Verb != "create" && f.asked.Name == "":
-		return fmt.Errorf("--verb %s needs --name", f.asked.Verb)
+	case !isCollection && f.requested.Verb != "create" && f.requested.Name == "":
+		return fmt.Errorf("--verb %s needs --name", f.requested.Verb)
 	case !isCollection && selects:
-		return fmt.Errorf("--verb %s has no selectors", f.asked.Verb)
+		return fmt.Errorf("--verb %s has no selectors", f.requested.Verb)
 	}
-	if _, err := fields.ParseSelector(f.asked.FieldSelector); err != nil {
-		return fmt.Errorf("--field-selector %q: expected FIELD=VALUE or FIELD!=VALUE, separated by commas", f.asked.FieldSelector)
+	if _, err := fields.ParseSelector(f.requested.FieldSelector); err != nil {
+		return fmt.Errorf("--field-selector %q: expected FIELD=VALUE or FIELD!=VALUE, separated by commas", f.requested.FieldSelector)
 	}
-	if _, err := labels.Parse(f.asked.LabelSelector); err != nil {
-		return fmt.Errorf("--label-selector %q: %w", f.asked.LabelSelector, err)
+	if _, err := labels.Parse(f.requested.LabelSelector); err != nil {
+		return fmt.Errorf("--label-selector %q: %w", f.requested.LabelSelector, err)
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func (f *explainFlags) requestor() scenarios.User {
 }
 
 func (f *explainFlags) request() oracle.Request {
-	r := f.asked
+	r := f.requested
 	full, subresource, _ := strings.Cut(f.resource, "/")
 	r.Resource, r.APIGroup, _ = strings.Cut(full, ".")
 	r.Subresource = subresource
@@ -302,7 +302,7 @@ type liveCluster struct {
 	client kubernetes.Interface
 
 	mu    sync.Mutex
-	known map[string]oracle.Answer
+	known map[string]oracle.AuthorizerDecision
 	err   error
 }
 
@@ -312,7 +312,7 @@ func newLiveCluster(ctx context.Context, kubeconfig, context string) (*liveClust
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	client, err := kubernetes.NewForConfig(cluster.Admin())
-	return &liveCluster{Cluster: cluster, ctx: ctx, client: client, known: map[string]oracle.Answer{}}, err
+	return &liveCluster{Cluster: cluster, ctx: ctx, client: client, known: map[string]oracle.AuthorizerDecision{}}, err
 }
 
 func (l *liveCluster) version() (string, error) {
@@ -325,8 +325,8 @@ func (l *liveCluster) version() (string, error) {
 
 // authorize asks a SubjectAccessReview. The extra of a service account has made-up IDs, which no ordinary authorizer
 // looks at.
-func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
-	none := oracle.Answer{Decision: scenarios.NoOpinion}
+func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) oracle.AuthorizerDecision {
+	none := oracle.AuthorizerDecision{Decision: scenarios.NoOpinion}
 	raw, err := json.Marshal(spec)
 	l.mu.Lock()
 	a, ok := l.known[string(raw)]
@@ -342,7 +342,7 @@ func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) or
 		l.err = cmp.Or(l.err, fmt.Errorf("asking the cluster: %w", err))
 		return none
 	}
-	a = oracle.Answer{Decision: scenarios.NoOpinion, Reason: r.Status.Reason, Err: r.Status.EvaluationError}
+	a = oracle.AuthorizerDecision{Decision: scenarios.NoOpinion, Reason: r.Status.Reason, Err: r.Status.EvaluationError}
 	switch {
 	case r.Status.Allowed:
 		a.Decision, a.Source, a.Reason = scenarios.Allow, r.Status.Reason, ""

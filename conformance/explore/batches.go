@@ -48,12 +48,12 @@ func specialsOf(n int) []string {
 type sequence struct {
 	cell         *cell
 	index, total int
-	asked        reports.FoundTarget // the control plane as the cell asks for it
+	askedTarget  reports.FoundTarget // the control plane as the cell asks for it
 	source       *source
 }
 
 func newSequence(c *cell, index, count int) *sequence {
-	s := &sequence{cell: c, index: index, total: count, asked: c.options.AskedTarget()}
+	s := &sequence{cell: c, index: index, total: count, askedTarget: c.options.AskedTarget()}
 	s.source = &source{sequence: s}
 	return s
 }
@@ -91,10 +91,10 @@ type ownCases struct {
 type source struct {
 	sequence *sequence
 
-	mu        sync.Mutex
-	generator *cases.Generator
-	made      int // how many cases were generated
-	current   ownCases
+	mu             sync.Mutex
+	generator      *cases.Generator
+	generatedCases int // how many cases were generated
+	current        ownCases
 }
 
 // batch makes a batch, with what the model predicts of its cases.
@@ -102,7 +102,7 @@ func (s *source) batch(ref batchRef) (*batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.generator == nil || s.current.number > ref.number {
-		s.generator, s.made = cases.New(s.sequence.cell.plan.o.Seed), 0
+		s.generator, s.generatedCases = cases.New(s.sequence.cell.plan.o.Seed), 0
 		s.current = ownCases{number: -1}
 	}
 	for s.current.number < ref.number {
@@ -118,12 +118,12 @@ func (s *source) batch(ref batchRef) (*batch, error) {
 // readNext generates the cases of the next batches. Every sequence makes all cases, and takes its own.
 func (s *source) readNext() {
 	next := ownCases{number: s.current.number + 1}
-	for s.made < s.sequence.cell.plan.o.Cases && len(next.list) < batchSize {
+	for s.generatedCases < s.sequence.cell.plan.o.Cases && len(next.list) < batchSize {
 		c := s.generator.Next()
-		if s.made%s.sequence.total == s.sequence.index {
+		if s.generatedCases%s.sequence.total == s.sequence.index {
 			next.list = append(next.list, c)
 		}
-		s.made++
+		s.generatedCases++
 	}
 	next.pairs, next.allPairs = s.generator.Pairs()
 	s.current = next
@@ -135,17 +135,17 @@ type prepared struct {
 	choice cases.Choice
 	// scenario has the expectations that the model predicts; bound is the same under unique names.
 	scenario, bound *scenarios.Scenario
-	at              place // where it is sent, and asked what that is to be
-	asked           reports.FoundTarget
+	at              place // where it is sent, and askedTarget what that is to be
+	askedTarget     reports.FoundTarget
 	suffix          string
 	names           map[string]string
 	played          []oracle.PredictedRequest
-	// objects means that its grants are RBAC objects, and granted has them.
-	objects bool
-	granted *replay.ProvisionedScenario
-	// apart means that it is sent beside other cases, by the connections of front.
-	apart bool
-	front http.RoundTripper
+	// objects means that its grants are RBAC objects, and provisioned has them.
+	objects     bool
+	provisioned *replay.ProvisionedScenario
+	// isApart means that it is sent beside other cases, by the connections of front.
+	isApart bool
+	front   http.RoundTripper
 
 	sent   []sentRequest
 	result verdicts.Result
@@ -158,7 +158,7 @@ type batch struct {
 	walks           []*walk
 	cases           []*prepared // the parts of all walks
 	pairs, allPairs int
-	seen            [2]*server.BatchObservations // by server
+	observations    [2]*server.BatchObservations // by server
 	// balancer is that of balanced, which has had so many turns; watched means that the request before was a watch.
 	balancer *balancer.Balancer
 	turns    int
@@ -192,13 +192,13 @@ func (s *sequence) prepareBatch(b *batch, own []cases.Case) (err error) {
 		w := s.walk(withLastRequests(c, b.special), b)
 		for _, p := range w.parts {
 			p.number, p.choice = c.Number, c.Choice
-			if p.scenario, p.played, err = s.predict(p.scenario, p.asked.Facts); err != nil {
+			if p.scenario, p.played, err = s.predict(p.scenario, p.askedTarget.Facts); err != nil {
 				return err
 			}
 			p.bind(s.suffixOf(c.Number, b.ref.again))
 			isShare := c.Number%rbacShare == 0 && b.special == ""
 			p.objects = isShare && canBeObjects(p.bound)
-			p.apart = b.special == crowded && isApart(p.bound)
+			p.isApart = b.special == crowded && isApart(p.bound)
 		}
 		b.walks, b.cases = append(b.walks, w), append(b.cases, w.parts...)
 	}
@@ -242,7 +242,7 @@ func (p *prepared) bind(suffix string) {
 
 // counts reports whether the target of a case counts impersonations in its metrics.
 func (p *prepared) counts() bool {
-	return slices.Contains(p.asked.Facts.Capabilities, scenarios.Metrics)
+	return slices.Contains(p.askedTarget.Facts.Capabilities, scenarios.Metrics)
 }
 
 // canBeObjects reports whether the grants of a scenario can be RBAC objects that touch no other, and whose changes can be
@@ -261,7 +261,7 @@ func isKeyWithoutName(resources []string) bool {
 // emptyEvidence returns what is known of a case before anything was sent.
 func (s *sequence) emptyEvidence(p *prepared) *verdicts.Evidence {
 	return &verdicts.Evidence{
-		Scenario: p.scenario.ID, Cell: p.asked.Cell, Capabilities: p.asked.Facts.Capabilities,
+		Scenario: p.scenario.ID, Cell: p.askedTarget.Cell, Capabilities: p.askedTarget.Facts.Capabilities,
 		Suffix: p.suffix, Names: p.names, Authorizer: !p.objects,
 	}
 }

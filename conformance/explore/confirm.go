@@ -31,7 +31,7 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 		return fmt.Errorf("case %d, run alone: %s", p.number, repeated.Reason)
 	}
 	if isPassed(repeated) {
-		differsInCrowds := p.apart && j.differAgain > 0
+		differsInCrowds := p.isApart && j.differAgain > 0
 		if differsInCrowds || j.isCertain(p) {
 			return j.keepOnce(p)
 		}
@@ -53,7 +53,7 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 		return err
 	}
 	d.overRBAC = p.objects
-	isSmallest := !j.seen.Searches[len(j.out.disagreements)].Ended
+	isSmallest := !j.evidence.Searches[len(j.out.disagreements)].Ended
 	if isSmallest && !p.objects && cases.IsUnique(small) {
 		resultWithObjects, err := j.judgeAlone(ctx, p, small, true)
 		if err != nil {
@@ -124,7 +124,7 @@ func (j *batchJudge) shrink(ctx context.Context, p *prepared, r verdicts.Result)
 	if broken != nil {
 		return nil, r, broken
 	}
-	small, _, err := j.predict(small, p.asked.Facts)
+	small, _, err := j.predict(small, p.askedTarget.Facts)
 	return small, r, err
 }
 
@@ -139,16 +139,16 @@ type searching struct {
 // beginSearch begins a search, or the recorded one of the next disagreement.
 func (j *batchJudge) beginSearch(ctx context.Context) *searching {
 	number := len(j.out.disagreements)
-	if number < len(j.seen.Searches) {
-		recorded := &j.seen.Searches[number]
+	if number < len(j.evidence.Searches) {
+		recorded := &j.evidence.Searches[number]
 		return &searching{search: &search{}, left: recorded.Runs}
 	}
-	j.seen.Searches = append(j.seen.Searches, search{})
+	j.evidence.Searches = append(j.evidence.Searches, search{})
 	until := time.Now().Add(shrinkTime)
 	if deadline, hasOne := ctx.Deadline(); hasOne && deadline.Before(until) {
 		until = deadline
 	}
-	return &searching{search: &j.seen.Searches[number], left: -1, until: until}
+	return &searching{search: &j.evidence.Searches[number], left: -1, until: until}
 }
 
 // mayGoOn reports whether another run may be made, and counts it.
@@ -181,8 +181,8 @@ func (j *batchJudge) judgeAlone(ctx context.Context, from *prepared, s *scenario
 		return r, err
 	}
 	j.runs++
-	p := &prepared{at: from.at, asked: from.asked}
-	if p.scenario, p.played, err = j.predict(s, p.asked.Facts); err != nil {
+	p := &prepared{at: from.at, askedTarget: from.askedTarget}
+	if p.scenario, p.played, err = j.predict(s, p.askedTarget.Facts); err != nil {
 		return r, err
 	}
 	p.bind(scenarios.Suffix(j.cell.plan.o.Seed, j.batch.ref.id(), "alone", strconv.Itoa(j.runs)))
@@ -197,7 +197,7 @@ func (j *batchJudge) judgeAlone(ctx context.Context, from *prepared, s *scenario
 // print renders a case as a scenario file, with what a file needs beside what was found.
 func (j *batchJudge) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (string, error) {
 	comments := []string{
-		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", j.cell.options.Cell.Kubernetes, p.asked.Facts.Gate),
+		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", j.cell.options.Cell.Kubernetes, p.askedTarget.Facts.Gate),
 		strings.Join(strings.Fields(r.Reason), " "), "The expectations are the model's.",
 	}
 	if denied := deniedSteps(s); len(denied) > 0 {
@@ -206,11 +206,11 @@ func (j *batchJudge) print(s *scenarios.Scenario, p *prepared, r verdicts.Result
 			comments = append(comments, "A twin is missing: a scenario that differs in one respect and is allowed.")
 		}
 		var err error
-		if s, _, err = j.predict(paired, p.asked.Facts); err != nil {
+		if s, _, err = j.predict(paired, p.askedTarget.Facts); err != nil {
 			return "", err
 		}
 	}
-	binary, err := version.ParseGeneric(p.asked.Facts.Binary) // scenarios name minor versions
+	binary, err := version.ParseGeneric(p.askedTarget.Facts.Binary) // scenarios name minor versions
 	if err != nil {
 		return "", err
 	}

@@ -61,7 +61,7 @@ func (r *sender) sendCrowd(ctx context.Context, b *batch) error {
 	}
 	var crowd, others []*walk
 	for _, w := range b.walks {
-		if slices.ContainsFunc(w.parts, func(p *prepared) bool { return !p.apart }) {
+		if slices.ContainsFunc(w.parts, func(p *prepared) bool { return !p.isApart }) {
 			others = append(others, w)
 			continue
 		}
@@ -151,8 +151,8 @@ func dropDisturbances(observations *server.BatchObservations) {
 // repeatCrowd sends a crowd once more, under other names, if a case differed in it. What only cases side by side show is not seen when
 // each is run alone; if cases differ side by side twice, it is the server that makes the difference.
 func (j *batchJudge) repeatCrowd(ctx context.Context) error {
-	hasDiffered := slices.ContainsFunc(j.suspects, func(p *prepared) bool { return p.apart })
-	wasEnded := j.seen.Left == len(j.suspects)
+	hasDiffered := slices.ContainsFunc(j.suspects, func(p *prepared) bool { return p.isApart })
+	wasEnded := j.evidence.Left == len(j.suspects)
 	if !hasDiffered || wasEnded {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (j *batchJudge) repeatCrowd(ctx context.Context) error {
 	evidence, err := j.sendAgain(ctx, repetition)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		j.seen.Left = len(j.suspects)
+		j.evidence.Left = len(j.suspects)
 		return nil //nolint:nilerr // that the user ended the run is not a problem of its own; what was not run again is counted
 	case err != nil:
 		return err
@@ -179,7 +179,7 @@ func (j *batchJudge) repeatCrowd(ctx context.Context) error {
 		if _, err := j.judgeCase(p, evidence[i]); err != nil {
 			return err
 		}
-		hasDiffered := p.apart && !isPassed(p.result)
+		hasDiffered := p.isApart && !isPassed(p.result)
 		if hasDiffered {
 			j.differAgain++
 		}

@@ -70,7 +70,7 @@ type runAlone func(ctx context.Context, p *prepared, objects bool) (*verdicts.Ev
 type batchJudge struct {
 	*sequence
 	batch    *batch
-	seen     *batchEvidence
+	evidence *batchEvidence
 	out      *batchResult
 	suspects []*prepared
 	runAlone runAlone
@@ -85,14 +85,14 @@ type batchJudge struct {
 }
 
 func newBatchJudge(s *sequence, b *batch, evidence *batchEvidence) *batchJudge {
-	return &batchJudge{sequence: s, batch: b, seen: evidence, out: &batchResult{}, say: func(string, ...any) {}}
+	return &batchJudge{sequence: s, batch: b, evidence: evidence, out: &batchResult{}, say: func(string, ...any) {}}
 }
 
 // judgeCases judges each case. What is not as predicted becomes a suspect, to be run alone.
 func (j *batchJudge) judgeCases() error {
 	total, isUnsure := counts{}, false
 	for i, p := range j.batch.cases {
-		e := j.seen.Cases[i]
+		e := j.evidence.Cases[i]
 		if err := checkIdentity(p, e); err != nil {
 			return err
 		}
@@ -125,13 +125,13 @@ func (j *batchJudge) judgeCases() error {
 // compareTotals returns in what way the batch as a whole is not what its cases add up to. Where a case is not decided nobody
 // knows what its attempts became, and these are left out.
 func (j *batchJudge) compareTotals(want counts, isUnsure bool) string {
-	metrics := j.seen.Metrics
+	metrics := j.evidence.Metrics
 	if isUnsure {
 		maps.DeleteFunc(want, func(k string, _ int) bool { return strings.HasPrefix(k, verdicts.AttemptsMetric) })
 		attempts := strings.TrimSuffix(verdicts.AttemptsMetric, "_total")
 		metrics = seq.Filter(metrics, func(m verdicts.MetricSample) bool { return !strings.HasPrefix(m.Name, attempts) })
 	}
-	return compareTotals(j.seen.Arrived, j.out.Reviews, metrics, want)
+	return compareTotals(j.evidence.Arrived, j.out.Reviews, metrics, want)
 }
 
 func isPassed(r verdicts.Result) bool { return r.Verdict == verdicts.Passed }
@@ -146,7 +146,7 @@ func (s *sequence) judgeCase(p *prepared, e *verdicts.Evidence) (undecided int, 
 		p.result = verdicts.Judge(p.scenario, e)
 		return 0, nil
 	}
-	played, sureSteps, err := oracle.PlayAt(p.scenario, p.asked.Facts, fixtures.FS, times)
+	played, sureSteps, err := oracle.PlayAt(p.scenario, p.askedTarget.Facts, fixtures.FS, times)
 	if err != nil {
 		return 0, fmt.Errorf("%s: the model: %w", p.scenario.ID, err)
 	}
@@ -172,23 +172,23 @@ func (j *batchJudge) confirmAll(ctx context.Context) error {
 	if err := j.repeatCrowd(ctx); err != nil {
 		return err
 	}
-	end := len(j.suspects) - j.seen.Left
+	end := len(j.suspects) - j.evidence.Left
 	for i, p := range j.suspects[:end] {
 		if len(j.out.disagreements) >= maxDisagreements {
 			return nil
 		}
 		err := j.confirm(ctx, p)
 		if err != nil && ctx.Err() != nil {
-			j.seen.Left = len(j.suspects) - i
+			j.evidence.Left = len(j.suspects) - i
 			break
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if j.seen.Left > 0 {
-		j.out.NotConfirmed += j.seen.Left
-		j.out.unconfirmed = append(j.out.unconfirmed, fmt.Sprintf("%d cases differed, and the run ended before they could be run again; the first: %s", j.seen.Left, j.suspects[len(j.suspects)-j.seen.Left].result.Reason))
+	if j.evidence.Left > 0 {
+		j.out.NotConfirmed += j.evidence.Left
+		j.out.unconfirmed = append(j.out.unconfirmed, fmt.Sprintf("%d cases differed, and the run ended before they could be run again; the first: %s", j.evidence.Left, j.suspects[len(j.suspects)-j.evidence.Left].result.Reason))
 	}
 	return nil
 }

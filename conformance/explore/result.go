@@ -76,7 +76,7 @@ func (r *batchResult) addBatch(b *batch) {
 	case flippedSuffix:
 		r.Flipped += len(b.walks)
 	case crowded:
-		r.Crowded += len(seq.Filter(b.cases, func(p *prepared) bool { return p.apart }))
+		r.Crowded += len(seq.Filter(b.cases, func(p *prepared) bool { return p.isApart }))
 	default:
 		r.Special += len(b.walks)
 	}

@@ -122,8 +122,8 @@ func (r *sequenceRun) start(ctx context.Context) (isUp bool, err error) {
 		return false, nil
 	}
 	target := r.hosts[0].target
-	r.say("%s ready in %.1f s, gate %s", target.Witness.GitVersion, time.Since(begun).Seconds(), r.asked.Facts.Gate)
-	if err := server.CheckTarget(target.FoundTarget(), r.asked); err != nil {
+	r.say("%s ready in %.1f s, gate %s", target.Witness.GitVersion, time.Since(begun).Seconds(), r.askedTarget.Facts.Gate)
+	if err := server.CheckTarget(target.FoundTarget(), r.askedTarget); err != nil {
 		r.addProblem(err)
 		return false, nil
 	}
@@ -273,7 +273,7 @@ func (r *sequenceRun) finishBatch(ctx context.Context) error {
 	if err == nil {
 		err = j.confirmAll(ctx)
 	}
-	if recording := r.log.Append(j.batch.ref.id(), j.seen); recording != nil {
+	if recording := r.log.Append(j.batch.ref.id(), j.evidence); recording != nil {
 		return errors.Join(err, recording)
 	}
 	if err == nil {

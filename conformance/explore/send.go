@@ -46,7 +46,7 @@ func (r *sender) provision(ctx context.Context, b *batch) error {
 	for _, p := range b.cases {
 		if p.objects {
 			group.Go(func() (err error) {
-				if p.granted, err = r.hosts[0].replay.Provision(ctx, p.bound); err != nil {
+				if p.provisioned, err = r.hosts[0].replay.Provision(ctx, p.bound); err != nil {
 					return fmt.Errorf("case %d: provisioning: %w", p.number, err)
 				}
 				return nil
@@ -157,7 +157,7 @@ func (r *sender) take(ctx context.Context, b *batch, at turn) error {
 	case st.Request != nil:
 		return r.sendStep(ctx, b, at)
 	case p.objects:
-		return p.granted.Change(ctx, st)
+		return p.provisioned.Change(ctx, st)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func hangUp(parts []*prepared) {
 // collect returns everything that was seen of a batch.
 func (r *sender) collect(ctx context.Context, b *batch) (*batchEvidence, error) {
 	e := &batchEvidence{}
-	for _, observations := range b.seen {
+	for _, observations := range b.observations {
 		if observations != nil {
 			dropDisturbances(observations)
 			e.Arrived += len(observations.Reviews)
@@ -225,14 +225,14 @@ func (r *sender) collect(ctx context.Context, b *batch) (*batchEvidence, error) 
 		e.Cases = append(e.Cases, evidence)
 		p.sent, p.bound = nil, nil
 	}
-	b.seen = [2]*server.BatchObservations{}
+	b.observations = [2]*server.BatchObservations{}
 	return e, nil
 }
 
 // collectCase returns everything that was seen of a case in a batch. Metrics are the batch's, so that they are not among
 // it.
 func (r *sender) collectCase(ctx context.Context, p *prepared, b *batch) *verdicts.Evidence {
-	observations := b.seen[p.at.server]
+	observations := b.observations[p.at.server]
 	e := r.emptyEvidence(p)
 	e.Capabilities = slices.DeleteFunc(slices.Clone(e.Capabilities), func(c scenarios.Capability) bool { return c == scenarios.Metrics })
 	for _, s := range p.sent {
@@ -240,7 +240,7 @@ func (r *sender) collectCase(ctx context.Context, p *prepared, b *batch) *verdic
 		from, _ := slices.BinarySearch(observations.Seqs, s.from+1)
 		to, _ := slices.BinarySearch(observations.Seqs, s.to+1)
 		o.Reviews = observations.Reviews[from:to]
-		if p.apart {
+		if p.isApart {
 			o.Reviews = seq.Filter(o.Reviews, p.isAbout)
 		}
 		if err := r.hosts[p.at.server].target.AuditEarlier(ctx, &o); err != nil {

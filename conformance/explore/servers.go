@@ -82,8 +82,8 @@ func (g *grantsInForce) cover(spec authorizationv1.SubjectAccessReviewSpec) bool
 }
 
 // allow implements recorder.Script with the grants of the cases that are being sent; the rest is left to those behind.
-func (s *servers) allow(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
-	return recorder.Answer{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: s.grants.cover(spec)}}
+func (s *servers) allow(spec authorizationv1.SubjectAccessReviewSpec) recorder.ScriptedReply {
+	return recorder.ScriptedReply{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: s.grants.cover(spec)}}
 }
 
 // optionsAt returns how the server of a place is started.
@@ -162,11 +162,11 @@ func (s *servers) close(ctx context.Context, b *batch, replica int) error {
 	}
 	more, err := h.batch.Close(ctx)
 	h.batch = nil
-	if observations := b.seen[replica]; err == nil && observations != nil {
+	if observations := b.observations[replica]; err == nil && observations != nil {
 		more.Reviews, more.Seqs = slices.Concat(observations.Reviews, more.Reviews), slices.Concat(observations.Seqs, more.Seqs)
 		more.Metrics = joinMetrics(observations.Metrics, more.Metrics)
 	}
-	b.seen[replica] = more
+	b.observations[replica] = more
 	return err
 }
 

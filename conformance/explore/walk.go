@@ -73,7 +73,7 @@ func (s *sequence) walk(c cases.Case, b *batch) *walk {
 		if at != (place{}) {
 			part.ID += "/" + at.path()
 		}
-		w.parts = append(w.parts, &prepared{at: at, asked: flip(s.cell.options, at).AskedTarget(), scenario: &part})
+		w.parts = append(w.parts, &prepared{at: at, askedTarget: flip(s.cell.options, at).AskedTarget(), scenario: &part})
 	}
 	for i, st := range c.Scenario.Steps {
 		w.add(st, i == len(c.Scenario.Steps)-1)

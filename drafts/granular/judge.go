@@ -204,10 +204,10 @@ func (j *judgement) compareModel(a *Attempt, o *observation) {
 	if ordinary {
 		chains = model.Excluded(chains)
 	}
-	var answers []model.Answer
+	var answers []model.FieldDecision
 	for _, c := range o.decision.Checks {
 		if strings.HasPrefix(c.Verb, permissions.GeneralVerb+":") {
-			answers = append(answers, model.Answer{Verb: c.Verb, Allowed: c.Allowed})
+			answers = append(answers, model.FieldDecision{Verb: c.Verb, Allowed: c.Allowed})
 		}
 	}
 	wrong := model.Check(chains, answers, o.Code != http.StatusForbidden)

@@ -135,9 +135,9 @@ func soundly() *AgentsEvidence {
 			s.Events = append(s.Events, e)
 		}
 	}
-	answers := func(at time.Time, n, last int) (out []Answer) {
+	answers := func(at time.Time, n, last int) (out []TimedCode) {
 		for i := range n {
-			out = append(out, Answer{at.Add(time.Duration(i) * time.Second), 200})
+			out = append(out, TimedCode{at.Add(time.Duration(i) * time.Second), 200})
 		}
 		out[n-1].Code = last
 		return out
@@ -189,7 +189,7 @@ func TestCheats(t *testing.T) {
 		"pod and node are swapped":       {func(s *AgentsEvidence) { s.Pod, s.Node = s.Node, s.Pod }, "cannot have been"},
 		"the pod was deleted later":      {func(s *AgentsEvidence) { s.Pod.Deleted = s.Pod.Deleted.Add(5 * time.Second) }, "cannot have been"},
 		"a token was good for too long": {func(s *AgentsEvidence) {
-			s.Pod.Answers = append(s.Pod.Answers[:9], Answer{s.Pod.Deleted.Add(11500 * time.Millisecond), 200}, Answer{s.Pod.Deleted.Add(12500 * time.Millisecond), 200}, Answer{s.Pod.Deleted.Add(13 * time.Second), 401})
+			s.Pod.Answers = append(s.Pod.Answers[:9], TimedCode{s.Pod.Deleted.Add(11500 * time.Millisecond), 200}, TimedCode{s.Pod.Deleted.Add(12500 * time.Millisecond), 200}, TimedCode{s.Pod.Deleted.Add(13 * time.Second), 401})
 		}, "the token of a deleted pod ends: after 13s"},
 		"late answers of a token are removed":    {func(s *AgentsEvidence) { s.Pod.Answers = s.Pod.Answers[:9] }, "the token of a deleted pod ends: after"},
 		"a refusal in between is removed":        {func(s *AgentsEvidence) { s.Node.Answers = append(s.Node.Answers[:2], s.Node.Answers[9:]...) }, "was not used for"},
@@ -209,7 +209,7 @@ func TestCheats(t *testing.T) {
 // TestLateRefusal: who is asked late refuses late, and the token may have ended long before.
 func TestLateRefusal(t *testing.T) {
 	s := soundly()
-	s.Pod.Answers = append(s.Pod.Answers[:9], Answer{s.Pod.Deleted.Add(11350 * time.Millisecond), 200}, Answer{s.Pod.Deleted.Add(13180 * time.Millisecond), 401})
+	s.Pod.Answers = append(s.Pod.Answers[:9], TimedCode{s.Pod.Deleted.Add(11350 * time.Millisecond), 200}, TimedCode{s.Pod.Deleted.Add(13180 * time.Millisecond), 401})
 	j, err := (&Observation{Seen: *s}).Judge("x")
 	if err != nil {
 		t.Fatal(err)

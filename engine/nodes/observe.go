@@ -127,7 +127,7 @@ func (h *holder) until(ctx context.Context, code int, s *StolenToken) error {
 	last := 0
 	err := apiwait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (done bool, err error) {
 		if last, err = h.list(ctx); err == nil {
-			s.Answers = append(s.Answers, Answer{time.Now(), last})
+			s.Answers = append(s.Answers, TimedCode{time.Now(), last})
 		}
 		return last == code, err
 	})

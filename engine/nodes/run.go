@@ -38,12 +38,12 @@ type AgentsEvidence struct {
 
 // StolenToken is what a token gave after something was deleted.
 type StolenToken struct {
-	Deleted time.Time `json:"deleted"`
-	Answers []Answer  `json:"answers"`
+	Deleted time.Time   `json:"deleted"`
+	Answers []TimedCode `json:"answers"`
 }
 
-// Answer is the code of an answer, and when it came.
-type Answer struct {
+// TimedCode is the code of an answer, and when it came.
+type TimedCode struct {
 	At   time.Time `json:"at"`
 	Code int       `json:"code"`
 }
@@ -242,7 +242,7 @@ func (q *sequence) addStolen(what string, loss *StolenToken) {
 
 // until is how long it took until an answer had a code, and no other came: less than 0 if none had.
 func (s *StolenToken) until(code int) time.Duration {
-	i := slices.IndexFunc(s.Answers, func(a Answer) bool { return a.Code == code })
+	i := slices.IndexFunc(s.Answers, func(a TimedCode) bool { return a.Code == code })
 	if i < 0 || i != len(s.Answers)-1 {
 		return -1
 	}
@@ -351,7 +351,7 @@ func (a *Agents) deleteNode(ctx context.Context, s *AgentsEvidence) (err error) 
 	return apiwait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		code, err := h.list(ctx)
 		if err == nil {
-			s.Node.Answers = append(s.Node.Answers, Answer{time.Now(), code})
+			s.Node.Answers = append(s.Node.Answers, TimedCode{time.Now(), code})
 		}
 		return code != 200 || time.Since(s.Node.Deleted) >= tokenTTL+slack, err
 	})

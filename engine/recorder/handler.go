@@ -158,10 +158,10 @@ func oneLine(s string) string {
 }
 
 // Script decides what a point answers to a review, called from several goroutines. Probes get no opinion everywhere.
-type Script func(authorizationv1.SubjectAccessReviewSpec) Answer
+type Script func(authorizationv1.SubjectAccessReviewSpec) ScriptedReply
 
-// Answer is what a scripted point sends back. The zero value is no opinion.
-type Answer struct {
+// ScriptedReply is what a scripted point sends back. The zero value is no opinion.
+type ScriptedReply struct {
 	// Status is the decision. Nothing keeps it from being contradictory.
 	Status authorizationv1.SubjectAccessReviewStatus
 	// Code and Body, if Code is set, are sent instead of a review: an error, or garbage.
@@ -171,7 +171,7 @@ type Answer struct {
 	Delay time.Duration
 }
 
-func (a *Answer) send(w http.ResponseWriter, req *http.Request) {
+func (a *ScriptedReply) send(w http.ResponseWriter, req *http.Request) {
 	if a.Delay > 0 && !clusters.Pause(req.Context(), a.Delay) {
 		return
 	}
@@ -245,7 +245,7 @@ type Record struct {
 	At time.Time
 	// Spec is what was asked. It must not be changed.
 	Spec   authorizationv1.SubjectAccessReviewSpec
-	Answer *Answer // what a scripted point sent back; nil at every other point
+	Answer *ScriptedReply // what a scripted point sent back; nil at every other point
 }
 
 type journal struct {

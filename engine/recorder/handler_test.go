@@ -13,7 +13,7 @@ import (
 // TestScript asks a scripted point through the API server's own webhook client.
 func TestScript(t *testing.T) {
 	const point Point = "policy"
-	answers := map[string]Answer{
+	answers := map[string]ScriptedReply{
 		"allow":   {Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "because"}},
 		"deny":    {Status: authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "never"}},
 		"nothing": {},
@@ -21,7 +21,7 @@ func TestScript(t *testing.T) {
 		"garbage": {Code: 200, Body: "<html>"},
 		"slow":    {Delay: time.Minute},
 	}
-	r := startRecorder(t, Options{Scripts: map[Point]Script{point: func(s authorizationv1.SubjectAccessReviewSpec) Answer {
+	r := startRecorder(t, Options{Scripts: map[Point]Script{point: func(s authorizationv1.SubjectAccessReviewSpec) ScriptedReply {
 		return answers[s.ResourceAttributes.Verb]
 	}}})
 	for verb, want := range map[string]authorizer.Decision{

@@ -53,7 +53,7 @@ func loadMiddle(name string) (m middle, _ error) {
 }
 
 // decision is what an answer of the scripted webhook amounts to: that of its failure policy if the answer is none.
-func (m middle) decision(a recorder.Answer) scenarios.Decision {
+func (m middle) decision(a recorder.ScriptedReply) scenarios.Decision {
 	switch {
 	case a.Code != 0 || a.Delay > 0:
 		for _, authorizer := range m.Authorizers {
@@ -155,7 +155,9 @@ func (c chain) connect(w *apiserverv1.WebhookConfiguration, p recorder.Point) {
 const behindPoint recorder.Point = "behind"
 
 // noOpinion is the script of behindPoint.
-func noOpinion(authorizationv1.SubjectAccessReviewSpec) recorder.Answer { return recorder.Answer{} }
+func noOpinion(authorizationv1.SubjectAccessReviewSpec) recorder.ScriptedReply {
+	return recorder.ScriptedReply{}
+}
 
 func conditional(a apiserverv1.AuthorizerConfiguration) bool {
 	return a.Webhook != nil && len(a.Webhook.MatchConditions) > 0 && a.Webhook.FailurePolicy == apiserverv1.FailurePolicyDeny
@@ -340,9 +342,9 @@ func (s *Server) SetPolicy(rules []scenarios.PolicyRule) {
 	s.policy.rules = append(s.policy.rules, rules...)
 }
 
-func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.Answer {
+func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.ScriptedReply {
 	if p.down.Load() {
-		return recorder.Answer{Code: http.StatusServiceUnavailable}
+		return recorder.ScriptedReply{Code: http.StatusServiceUnavailable}
 	}
 	p.mu.RLock()
 	i := slices.IndexFunc(p.rules, func(r scenarios.PolicyRule) bool { return r.For.Covers(spec) })
@@ -360,13 +362,13 @@ func (p *policy) answer(spec authorizationv1.SubjectAccessReviewSpec) recorder.A
 	case scenarios.AnswerBoth:
 		status.Allowed, status.Denied = true, true
 	case scenarios.AnswerError:
-		return recorder.Answer{Code: http.StatusInternalServerError, Body: rule.Reason}
+		return recorder.ScriptedReply{Code: http.StatusInternalServerError, Body: rule.Reason}
 	case scenarios.AnswerForbidden:
-		return recorder.Answer{Code: http.StatusForbidden, Body: rule.Reason}
+		return recorder.ScriptedReply{Code: http.StatusForbidden, Body: rule.Reason}
 	case scenarios.AnswerGarbage:
-		return recorder.Answer{Code: http.StatusOK, Body: "<html>" + rule.Reason}
+		return recorder.ScriptedReply{Code: http.StatusOK, Body: "<html>" + rule.Reason}
 	case scenarios.AnswerSilence:
-		return recorder.Answer{Delay: silence}
+		return recorder.ScriptedReply{Delay: silence}
 	}
-	return recorder.Answer{Status: status}
+	return recorder.ScriptedReply{Status: status}
 }

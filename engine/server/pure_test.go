@@ -176,7 +176,7 @@ func TestPolicyDecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := recorder.Answer{Code: 500}
+	broken := recorder.ScriptedReply{Code: 500}
 	if got := first.decision(broken); got != scenarios.NoOpinion {
 		t.Errorf("failurePolicy NoOpinion: %s", got)
 	}

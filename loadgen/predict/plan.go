@@ -69,22 +69,22 @@ const (
 
 func chains() []Chain { return []Chain{WebhookFirst, WebhookLast, RBACAlone, NoAuthorizer} }
 
-// Answer is what a webhook answers to a check that is allowed in the end.
-type Answer string
+// WebhookReply is what a webhook answers to a check that is allowed in the end.
+type WebhookReply string
 
 // These are the answers.
 const (
 	// AnswerNoOpinion leaves the decision to RBAC, which has the permissions.
-	AnswerNoOpinion Answer = "no-opinion"
+	AnswerNoOpinion WebhookReply = "no-opinion"
 	// AnswerAllow means that the webhook has the permissions, and RBAC has none of them.
-	AnswerAllow Answer = "allow"
+	AnswerAllow WebhookReply = "allow"
 )
 
 // Authorizer is the chain, with what an API server remembers of its webhook.
 type Authorizer struct {
 	Chain Chain `json:"chain"`
 	// Answers is what the webhook answers to a check that is allowed in the end.
-	Answers Answer `json:"answers"`
+	Answers WebhookReply `json:"answers"`
 	// Cache is off if the API server remembers no answer (cacheAuthorizedRequests and cacheUnauthorizedRequests).
 	Cache bool `json:"cache"`
 	// Allowed and Denied are how long an answer is remembered that allows, and how long any other one is.

@@ -163,13 +163,13 @@ func TestAnswersThatFit(t *testing.T) {
 
 // TestWebhookLast checks that only what Node and RBAC do not allow reaches a webhook after them.
 func TestWebhookLast(t *testing.T) {
-	plan := func(answers Answer) *Plan {
+	plan := func(answers WebhookReply) *Plan {
 		return newPlan(t, func(p *Plan, w *Workload) {
 			w.Nodes, p.Authorizer.Chain, p.Authorizer.Answers, p.Authorizer.Cache = 100, WebhookLast, answers, false
 		})
 	}
 	for _, c := range []struct {
-		answers Answer
+		answers WebhookReply
 		rbac    RBAC
 		want    float64 // reviews of a request
 	}{

@@ -222,22 +222,22 @@ func newReplayed(p *Plan, s Situation) (*replayed, error) {
 func permitLogged(rbac RBAC, chain Chain) []oracle.Authorizer {
 	isConstrained := rbac == ConstrainedRBAC || chain == NoAuthorizer
 	return []oracle.Authorizer{
-		{Hidden: true, Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
+		{Hidden: true, Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) oracle.AuthorizerDecision {
 			if slices.Contains(spec.Groups, user.SystemPrivilegedGroup) {
-				return oracle.Answer{Decision: scenarios.Allow}
+				return oracle.AuthorizerDecision{Decision: scenarios.Allow}
 			}
-			return oracle.Answer{Decision: scenarios.NoOpinion}
+			return oracle.AuthorizerDecision{Decision: scenarios.NoOpinion}
 		}},
-		{Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
+		{Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) oracle.AuthorizerDecision {
 			verb, name, resource := describeQuestion(spec)
 			isOfMode := strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:")
 			isRefused := isOfMode && !isConstrained
 			isAll := isOfMode && name == "*" && resource != "nodes"
 			isNone := rbac == NoRBAC && strings.HasPrefix(verb, "impersonate")
 			if isRefused || isAll || isNone {
-				return oracle.Answer{Decision: scenarios.NoOpinion}
+				return oracle.AuthorizerDecision{Decision: scenarios.NoOpinion}
 			}
-			return oracle.Answer{Decision: scenarios.Allow}
+			return oracle.AuthorizerDecision{Decision: scenarios.Allow}
 		}},
 	}
 }

@@ -174,7 +174,7 @@ func authorizers(mode oracle.Mode, rbac RBAC, chain Chain) []oracle.Authorizer {
 	constrained := func(verb string) bool {
 		return verb == "impersonate:"+string(mode) || strings.HasPrefix(verb, "impersonate-on:"+string(mode)+":")
 	}
-	return []oracle.Authorizer{{Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) oracle.Answer {
+	return []oracle.Authorizer{{Authorize: func(spec authorizationv1.SubjectAccessReviewSpec) oracle.AuthorizerDecision {
 		a := spec.ResourceAttributes
 		isAll := a.Name == "*" && a.Resource != "nodes"
 		isGranted := !strings.HasPrefix(a.Verb, "impersonate") || chain == NoAuthorizer
@@ -186,9 +186,9 @@ func authorizers(mode oracle.Mode, rbac RBAC, chain Chain) []oracle.Authorizer {
 			isGranted = isGranted || isOfMode
 		}
 		if isGranted {
-			return oracle.Answer{Decision: scenarios.Allow}
+			return oracle.AuthorizerDecision{Decision: scenarios.Allow}
 		}
-		return oracle.Answer{Decision: scenarios.NoOpinion}
+		return oracle.AuthorizerDecision{Decision: scenarios.NoOpinion}
 	}}}
 }
 

@@ -213,18 +213,18 @@ func (l *look) figure(results []reports.Result, set *scenarios.Set, allFindings 
 			passed, reviews = append(passed, r.Case), append(reviews, countReviews(s))
 		}
 	}
-	ok, of, what := passed, tried, "passed"
+	shown, all, what := passed, tried, "passed"
 	if l.Findings {
-		ok, of = shownBy(allFindings, passed), shownBy(allFindings, tried)
-		what = strings.Join(append([]string{"that were tried still happen"}, ok...), "; ")
+		shown, all = shownBy(allFindings, passed), shownBy(allFindings, tried)
+		what = strings.Join(append([]string{"that were tried still happen"}, shown...), "; ")
 	}
 	if l.Reviews {
 		what += ". Access reviews per request, that of the impersonated user included: " + strings.Join(reviews, ", ")
 	}
-	if len(of) == 0 {
+	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d %s", len(ok), len(of), what)
+	return fmt.Sprintf("%d of %d %s", len(shown), len(all), what)
 }
 
 // isAbout reports whether the look is for a scenario.

@@ -56,7 +56,7 @@ func (p *libraryPlan) Run(ctx context.Context, log *record.Log, o product.Observ
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		if err := log.Append(c.ID, vectors.Answer{Want: *got}); err != nil {
+		if err := log.Append(c.ID, vectors.ResultJSON{Want: *got}); err != nil {
 			return err
 		}
 		o.Done(c.ID)
@@ -66,7 +66,7 @@ func (p *libraryPlan) Run(ctx context.Context, log *record.Log, o product.Observ
 
 // Judge implements product.Plan.
 func (p *libraryPlan) Judge(id string, evidence record.View) reports.Result {
-	got, err := record.Read[vectors.Answer](evidence, id)
+	got, err := record.Read[vectors.ResultJSON](evidence, id)
 	if err != nil {
 		return invalid(err)
 	}
@@ -112,7 +112,7 @@ func (p *libraryPlan) compareAll(evidence record.View) (*library.Report, error) 
 	for _, c := range p.cases {
 		v := p.byID[c.ID]
 		all = append(all, v)
-		if got, err := record.Read[vectors.Answer](evidence, c.ID); err == nil && c.NotRun == nil {
+		if got, err := record.Read[vectors.ResultJSON](evidence, c.ID); err == nil && c.NotRun == nil {
 			findings[v.ID] = list.Compare(v, &got.Want)
 		}
 	}

@@ -34,8 +34,8 @@ type Divergence struct {
 	Says     string `json:"says" yaml:"says"`         // what the KEP says; Instead is what the library does
 	Instead  string `json:"instead" yaml:"instead"`
 	// Vectors are the IDs of vectors about an absent part. An ID that ends in "/" is a folder.
-	Vectors []string `json:"vectors,omitempty" yaml:"vectors,omitempty"`
-	Answers []Answer `json:"answers,omitempty" yaml:"answers,omitempty"` // what the library answers instead
+	Vectors []string        `json:"vectors,omitempty" yaml:"vectors,omitempty"`
+	Answers []LibraryResult `json:"answers,omitempty" yaml:"answers,omitempty"` // what the library answers instead
 	// Reading covers every vector with which the library agrees in that reading of the chain.
 	Reading vectors.Reading `json:"reading,omitempty" yaml:"reading,omitempty"`
 	// Part says that the library has some fields of the vectors about an absent part. Those fields are judged.
@@ -45,8 +45,8 @@ type Divergence struct {
 	Seen  int    `json:"seen" yaml:"-"` // the number of vectors that it was seen with
 }
 
-// Answer is the answer of the library to some vectors: the fields that differ, with their values.
-type Answer struct {
+// LibraryResult is the answer of the library to some vectors: the fields that differ, with their values.
+type LibraryResult struct {
 	Vectors      []string `json:"vectors" yaml:"vectors"`
 	vectors.Want `json:",inline" yaml:",inline"`
 }

@@ -104,12 +104,12 @@ func (w *Want) Differences(got *Want) (out []string) {
 	return out
 }
 
-// Answer is a result in JSON. An empty list in it is a known list without elements. A field that is left out is
+// ResultJSON is a result in JSON. An empty list in it is a known list without elements. A field that is left out is
 // unknown.
-type Answer struct{ Want }
+type ResultJSON struct{ Want }
 
 // MarshalJSON implements json.Marshaler.
-func (a Answer) MarshalJSON() ([]byte, error) {
+func (a ResultJSON) MarshalJSON() ([]byte, error) {
 	fields := map[string]any{}
 	a.forEachField(&a.Want, func(name string, mine, _ reflect.Value) {
 		if !mine.IsZero() {

@@ -330,9 +330,9 @@ func TestDecisionsFollowTheRules(t *testing.T) {
 				}
 			}
 		}
-		var asked []model.Answer
+		var asked []model.FieldDecision
 		missing, err := Decide(fields, func(verb string) (bool, error) {
-			asked = append(asked, model.Answer{Verb: verb, Allowed: grants[verb]})
+			asked = append(asked, model.FieldDecision{Verb: verb, Allowed: grants[verb]})
 			return grants[verb], nil
 		})
 		if err != nil {

@@ -106,12 +106,12 @@ func TestDecisionsOnEmbeddedFollowTheRules(t *testing.T) {
 	for seed := range uint64(500) {
 		g := objects{rand.New(rand.NewPCG(seed, 5))}
 		_, _, fields, chains := sides(t, typ, root, g.nested())
-		grants, asked, share := map[string]bool{}, []model.Answer{}, (3+g.Float64())/4
+		grants, asked, share := map[string]bool{}, []model.FieldDecision{}, (3+g.Float64())/4
 		missing, err := Decide(fields, func(verb string) (bool, error) {
 			if _, isDrawn := grants[verb]; !isDrawn {
 				grants[verb] = g.Float64() < share
 			}
-			asked = append(asked, model.Answer{Verb: verb, Allowed: grants[verb]})
+			asked = append(asked, model.FieldDecision{Verb: verb, Allowed: grants[verb]})
 			return grants[verb], nil
 		})
 		if err != nil {

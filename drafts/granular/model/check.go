@@ -7,8 +7,8 @@ import (
 	"github.com/authzconf/authzconf/drafts/granular/permissions"
 )
 
-// Answer is a question about the permission of a field, with the answer.
-type Answer struct {
+// FieldDecision is a question about the permission of a field, with the answer.
+type FieldDecision struct {
 	Verb    string
 	Allowed bool
 }
@@ -25,7 +25,7 @@ func Excluded(chains []permissions.Chain) []permissions.Chain {
 
 // Check returns what is wrong with the questions that were asked for chains, and with the decision after them. It
 // follows the rules of the KEP, and does not repeat a procedure (KEP-3617, steps 5 and 8, and "Risks and Mitigations").
-func Check(chains []permissions.Chain, checks []Answer, allowed bool) (wrong []string) {
+func Check(chains []permissions.Chain, checks []FieldDecision, allowed bool) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	depth := map[string]int{}
 	for _, c := range chains {

@@ -132,25 +132,25 @@ func TestCheck(t *testing.T) {
 		return out
 	}
 	chains := []permissions.Chain{chain("m", "l", "l1"), chain("m", "l", "l2")}
-	yes := func(verb string) Answer { return Answer{verb, true} }
-	no := func(verb string) Answer { return Answer{verb, false} }
+	yes := func(verb string) FieldDecision { return FieldDecision{verb, true} }
+	no := func(verb string) FieldDecision { return FieldDecision{verb, false} }
 	for _, c := range []struct {
 		name    string
-		asked   []Answer
+		asked   []FieldDecision
 		allowed bool
 		want    string
 	}{
-		{"by the most general", []Answer{yes("m")}, true, ""},
-		{"by each", []Answer{no("m"), no("l"), yes("l1"), yes("l2")}, true, ""},
-		{"denied", []Answer{no("m"), no("l"), no("l1")}, false, ""},
-		{"not covered", []Answer{no("m"), no("l"), yes("l1")}, true, "the request was allowed, and not every field is covered"},
-		{"denied though covered", []Answer{yes("m")}, false, "the request was denied, and every field is covered"},
-		{"denied too early", []Answer{no("m")}, false, "the request was denied before it had failed"},
-		{"specific first", []Answer{no("l1"), no("m"), yes("l")}, true, "m was asked after a more specific permission; l was asked after a more specific permission"},
-		{"twice", []Answer{no("m"), no("m"), yes("l")}, true, "m was asked twice"},
-		{"not needed", []Answer{yes("m"), no("l")}, true, "l was asked, and no field needs it any more"},
-		{"goes on", []Answer{no("m"), no("l"), no("l1"), no("l2")}, false, "l2 was asked after the request had failed"},
-		{"foreign", []Answer{yes("m"), yes("x")}, true, "x was asked, and is not a permission of a field that changes"},
+		{"by the most general", []FieldDecision{yes("m")}, true, ""},
+		{"by each", []FieldDecision{no("m"), no("l"), yes("l1"), yes("l2")}, true, ""},
+		{"denied", []FieldDecision{no("m"), no("l"), no("l1")}, false, ""},
+		{"not covered", []FieldDecision{no("m"), no("l"), yes("l1")}, true, "the request was allowed, and not every field is covered"},
+		{"denied though covered", []FieldDecision{yes("m")}, false, "the request was denied, and every field is covered"},
+		{"denied too early", []FieldDecision{no("m")}, false, "the request was denied before it had failed"},
+		{"specific first", []FieldDecision{no("l1"), no("m"), yes("l")}, true, "m was asked after a more specific permission; l was asked after a more specific permission"},
+		{"twice", []FieldDecision{no("m"), no("m"), yes("l")}, true, "m was asked twice"},
+		{"not needed", []FieldDecision{yes("m"), no("l")}, true, "l was asked, and no field needs it any more"},
+		{"goes on", []FieldDecision{no("m"), no("l"), no("l1"), no("l2")}, false, "l2 was asked after the request had failed"},
+		{"foreign", []FieldDecision{yes("m"), yes("x")}, true, "x was asked, and is not a permission of a field that changes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := strings.Join(Check(chains, c.asked, c.allowed), "; "); got != c.want {

@@ -97,7 +97,7 @@ func (j *judge) judgeSteps() (problem string) {
 	return ""
 }
 
-// findMissing returns the first of the given number of steps whose observation is missing at the beginning of seen.
+// findMissing returns the first of the given number of steps whose observation is missing at the beginning of the list.
 func findMissing(observations []Observation, first, steps int) (step int, isMissing bool) {
 	for i := range steps {
 		if i >= len(observations) || observations[i].Step != first+i {

@@ -152,8 +152,10 @@ func TestProcessesThatDoNotStart(t *testing.T) {
 		_ = wantProcessError(t, err, "etcd", "not ready within 100ms", "it logged nothing")
 	})
 	t.Run("kube-apiserver hangs", func(t *testing.T) {
-		err := startFails(t.Context(), t, Options{KubeAPIServerPath: script(t, "exec sleep 60"), ReadyTimeout: 100 * time.Millisecond})
-		_ = wantProcessError(t, err, "kube-apiserver", "not ready within 100ms")
+		// etcd has the same time to get ready, also on a machine that is busy.
+		hangs, etcd := script(t, "exec sleep 60"), script(t, "touch "+etcdSocket+"; exec sleep 60")
+		err := startFails(t.Context(), t, Options{EtcdPath: etcd, KubeAPIServerPath: hangs, ReadyTimeout: 2 * time.Second})
+		_ = wantProcessError(t, err, "kube-apiserver", "not ready within 2s")
 	})
 	t.Run("no program", func(t *testing.T) {
 		_ = wantProcessError(t, startFails(t.Context(), t, Options{KubeAPIServerPath: "/no/such/program"}), "kube-apiserver: could not be started")

@@ -93,7 +93,7 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 			continue
 		}
 		pairs[p] = true
-		sum.Requests += r.seen[pair]
+		sum.Requests += r.pairCounts[pair]
 		if !identities[p.as] {
 			identities[p.as] = true
 			grants = append(grants, p.as.grants...)
@@ -141,7 +141,7 @@ func (r *requestor) listRedundant() (out []Redundant) {
 // countRequests returns how many requests were seen as each of the identities that a function selects.
 func (r *requestor) countRequests(selects func(*identity) bool) map[*identity]int64 {
 	counts := map[*identity]int64{}
-	for p, n := range r.seen {
+	for p, n := range r.pairCounts {
 		if selects(p.as) {
 			counts[p.as] += n
 		}

@@ -74,12 +74,12 @@ type Summary struct {
 }
 
 type requestor struct {
-	name   string
-	groups sets.Set[string]
-	as     map[string]*identity
-	names  map[Action]map[string]bool // the names of an action that has none itself
-	what   map[Action]*Action
-	seen   map[pair]int64
+	name       string
+	groups     sets.Set[string]
+	as         map[string]*identity
+	names      map[Action]map[string]bool // the names of an action that has none itself
+	what       map[Action]*Action
+	pairCounts map[pair]int64
 }
 
 // identity is a user whom a requestor impersonates in one mode.
@@ -131,14 +131,14 @@ func (s *Summary) Add(e *auditv1.Event, isRepeated bool) error {
 func (s *Summary) note(who scenarios.User, impersonation scenarios.Impersonate, action Action, isRepeated bool) (*identity, error) {
 	r := s.requestors[who.Name]
 	if r == nil {
-		r = &requestor{name: who.Name, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, seen: map[pair]int64{}}
+		r = &requestor{name: who.Name, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, pairCounts: map[pair]int64{}}
 		s.requestors[r.name] = r
 	}
 	r.groups.Insert(who.Groups...)
 	action = r.limitNames(action, s.o.MaxNames)
 	r.what[action] = cmp.Or(r.what[action], &action)
 	p := pair{s.identity(r, who, impersonation), r.what[action]}
-	_, isKnown := r.seen[p]
+	_, isKnown := r.pairCounts[p]
 	if !isKnown {
 		s.size++
 		if s.size > s.o.MaxSeen {
@@ -146,7 +146,7 @@ func (s *Summary) note(who scenarios.User, impersonation scenarios.Impersonate, 
 		}
 	}
 	if !isKnown || !isRepeated {
-		r.seen[p]++
+		r.pairCounts[p]++
 	}
 	return p.as, nil
 }
@@ -223,7 +223,7 @@ func (s *Summary) Seen() (out []ObservedImpersonation) {
 		r := s.requestors[name]
 		pairs := r.sorted()
 		for _, p := range pairs {
-			out = append(out, r.describe(p, r.seen[p]))
+			out = append(out, r.describe(p, r.pairCounts[p]))
 		}
 		isListed := map[pair]bool{}
 		for _, p := range pairs {
@@ -231,9 +231,9 @@ func (s *Summary) Seen() (out []ObservedImpersonation) {
 				continue
 			}
 			other := pair{p.as.instead.as, p.action}
-			if r.seen[other] == 0 && !isListed[other] {
+			if r.pairCounts[other] == 0 && !isListed[other] {
 				isListed[other] = true
-				out = append(out, r.describe(other, r.seen[p]))
+				out = append(out, r.describe(other, r.pairCounts[p]))
 			}
 		}
 	}
@@ -260,7 +260,7 @@ func (p pair) served() (_ pair, isServed bool) {
 
 // sorted returns what the requestor was seen to do, in a fixed order.
 func (r *requestor) sorted() []pair {
-	pairs := slices.Collect(maps.Keys(r.seen))
+	pairs := slices.Collect(maps.Keys(r.pairCounts))
 	slices.SortFunc(pairs, func(a, b pair) int {
 		if a.as != b.as {
 			return strings.Compare(a.as.key, b.as.key)

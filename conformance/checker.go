@@ -16,16 +16,16 @@ import (
 type checker struct {
 	mu    sync.Mutex
 	ids   map[string]string // the scenario of each audit ID
-	spans []span
+	spans []requestSpan
 }
 
-// span is the time in which a request was under way.
-type span struct {
+// requestSpan is the time in which a request was under way.
+type requestSpan struct {
 	from     time.Time
 	to       time.Time
 	scenario string
-	// beside is set if other requests of the scenario may be under way at the same time.
-	beside bool
+	// isConcurrent is set if other requests of the scenario may be under way at the same time.
+	isConcurrent bool
 }
 
 // check returns what is wrong with the evidence of a scenario, empty for nothing.
@@ -62,7 +62,7 @@ func (c *checker) checkRequest(e *verdicts.Evidence, o *verdicts.Observation, is
 		}
 		c.ids[id] = e.Scenario
 	}
-	now := span{o.Sent, o.Answered, e.Scenario, isConcurrent}
+	now := requestSpan{o.Sent, o.Answered, e.Scenario, isConcurrent}
 	for _, before := range c.spans {
 		if before.overlaps(now) {
 			return fmt.Sprintf("it was sent while a request of %s was under way, and a cell has one at a time", before.scenario)
@@ -73,8 +73,8 @@ func (c *checker) checkRequest(e *verdicts.Evidence, o *verdicts.Observation, is
 }
 
 // overlaps reports whether two requests were under way at the same time that must not be.
-func (s span) overlaps(o span) bool {
-	if s.beside && s.scenario == o.scenario {
+func (s requestSpan) overlaps(o requestSpan) bool {
+	if s.isConcurrent && s.scenario == o.scenario {
 		return false
 	}
 	return s.from.Before(o.to) && o.from.Before(s.to)

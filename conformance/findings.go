@@ -12,9 +12,9 @@ import (
 
 // sight is what servers did in a divergence scenario, and on which cells.
 type sight struct {
-	cells   []string
-	seen    string
-	verdict verdicts.Verdict
+	cells    []string
+	observed string
+	verdict  verdicts.Verdict
 }
 
 // DescribeDivergences shows what documents say beside what servers did, for each divergence scenario that was run. It
@@ -27,7 +27,7 @@ func DescribeDivergences(groups []reports.Group, set *scenarios.Set, view record
 		}
 		for _, at := range collectSights(groups, s, view) {
 			table.Rows = append(table.Rows, reports.Row{Verdict: at.verdict, Cells: []string{
-				s.ID, s.Source.Document + ", " + s.Source.Section, strings.TrimSpace(s.Documented), at.seen, strings.Join(at.cells, ", "),
+				s.ID, s.Source.Document + ", " + s.Source.Section, strings.TrimSpace(s.Documented), at.observed, strings.Join(at.cells, ", "),
 			}})
 		}
 	}
@@ -52,8 +52,8 @@ func collectSights(groups []reports.Group, s *scenarios.Scenario, view record.Vi
 		if e == nil {
 			continue
 		}
-		now := sight{cells: []string{g.Name}, seen: describeSight(s, e, g.Cases[i]), verdict: g.Cases[i].Verdict}
-		same := slices.IndexFunc(sights, func(before sight) bool { return before.seen == now.seen && before.verdict == now.verdict })
+		now := sight{cells: []string{g.Name}, observed: describeSight(s, e, g.Cases[i]), verdict: g.Cases[i].Verdict}
+		same := slices.IndexFunc(sights, func(before sight) bool { return before.observed == now.observed && before.verdict == now.verdict })
 		if same >= 0 {
 			sights[same].cells = append(sights[same].cells, g.Name)
 		} else {

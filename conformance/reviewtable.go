@@ -39,22 +39,22 @@ func compareReviews(s *scenarios.Scenario, e *verdicts.Evidence, result verdicts
 type judgedRequest struct {
 	title string
 	// prefix begins the fields of the differences that were found in it.
-	prefix string
-	step   *scenarios.Step
-	seen   *verdicts.Observation
+	prefix      string
+	step        *scenarios.Step
+	observation *verdicts.Observation
 }
 
 // listRequests returns the request of a step, or those that a client sent in its place.
 func listRequests(st *scenarios.Step, o *verdicts.Observation) (all []judgedRequest) {
 	if st.Kubectl == nil {
-		return []judgedRequest{{title: fmt.Sprintf("step %d", o.Step), step: st, seen: o}}
+		return []judgedRequest{{title: fmt.Sprintf("step %d", o.Step), step: st, observation: o}}
 	}
 	for n := range min(len(o.Requests), len(st.ExpectClient.Requests)) {
 		step := st.Kubectl.Step(st.ExpectClient.Requests[n])
 		observation := o.Requests[n]
 		observation.Step = o.Step
 		all = append(all, judgedRequest{
-			title: fmt.Sprintf("request %d of the client of step %d", n, o.Step), prefix: verdicts.ClientField(n), step: step, seen: &observation,
+			title: fmt.Sprintf("request %d of the client of step %d", n, o.Step), prefix: verdicts.ClientField(n), step: step, observation: &observation,
 		})
 	}
 	return all
@@ -66,7 +66,7 @@ func (r judgedRequest) compare(bound *scenarios.Scenario, result verdicts.Result
 	if r.step.Expect == nil || r.step.Expect.Reviews == nil {
 		return t
 	}
-	decisions, _ := verdicts.DeriveDecisions(r.seen.Reviews)
+	decisions, _ := verdicts.DeriveDecisions(r.observation.Reviews)
 	got := seq.Map(decisions, func(d verdicts.DecidedReview) review { return review{Review: verdicts.Describe(d), user: d.Spec.User} })
 	rows := alignReviews(wantedReviews(r.step, bound.Requestors[r.step.Request.By]), got)
 	r.markRequestors(rows, result)
@@ -90,7 +90,7 @@ var requestorField = regexp.MustCompile(`^reviews\[(\d+)\]\.requestor$`)
 func (r judgedRequest) markRequestors(rows []reviewRow, result verdicts.Result) {
 	for _, d := range result.Differences {
 		m := requestorField.FindStringSubmatch(strings.TrimPrefix(d.Field, r.prefix))
-		if d.Step != r.seen.Step || m == nil {
+		if d.Step != r.observation.Step || m == nil {
 			continue
 		}
 		i, err := strconv.Atoi(m[1])

@@ -193,10 +193,10 @@ func (s *Session) passTarget(before, next *Cell) {
 // findPrograms finds the programs of all cells, or builds them: that takes all processors for minutes, and is no
 // company for scenarios. What cannot be built is an error of its cells, and tried once.
 func (s *Session) findPrograms() error {
-	failed := map[prepared]error{}
+	failed := map[preparationKey]error{}
 	for _, c := range s.Cells {
 		o := &c.Plan.Target
-		what := prepared{o.Cell.Kubernetes, cmp.Or(o.KubeAPIServerPath, o.Binaries.GivenAPIServer(o.Cell.Name)), o.Cell.Nodes, o.Cell.ControlPlanes}
+		what := preparationKey{o.Cell.Kubernetes, cmp.Or(o.KubeAPIServerPath, o.Binaries.GivenAPIServer(o.Cell.Name)), o.Cell.Nodes, o.Cell.ControlPlanes}
 		err, tried := failed[what]
 		if !tried {
 			err = findPrograms(s.ctx, o)
@@ -213,8 +213,8 @@ func (s *Session) findPrograms() error {
 	return nil
 }
 
-// prepared is what decides which programs and node images a cell needs. Cells that agree in it are prepared once.
-type prepared struct{ kubernetes, program, nodes, controlPlanes string }
+// preparationKey is what decides which programs and node images a cell needs. Cells that agree in it are prepared once.
+type preparationKey struct{ kubernetes, program, nodes, controlPlanes string }
 
 func findPrograms(ctx context.Context, o *server.Options) error {
 	o.Binaries = cmp.Or(o.Binaries, &local.Binaries{})

@@ -55,7 +55,7 @@ func ServePart(ctx context.Context, args []string, in io.Reader, out io.Writer) 
 
 // flags are those of the product.
 type flags struct {
-	given *pflag.FlagSet
+	flagSet *pflag.FlagSet
 
 	profile, kubernetes  string
 	provider, nodeImage  string
@@ -71,7 +71,7 @@ type flags struct {
 const bareNodes, kwokNodes = "bare", "kwok"
 
 func newFlags(fs *pflag.FlagSet) product.Flags {
-	f := &flags{given: fs}
+	f := &flags{flagSet: fs}
 	fs.StringVar(&f.profile, "profile", "", "a file, or a built-in profile (load profiles says what they are): "+strings.Join(profile.Names(), ", "))
 	fs.StringVar(&f.kubernetes, "kubernetes", local.Newest().Minor, "version to run: "+local.VersionsHelp())
 	f.registerAdjustments(fs)
@@ -138,7 +138,7 @@ func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Opti
 		Profile: p, Binaries: &f.binaries, Seed: i.Seed, Shards: f.shards,
 		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine, Image: f.image, Kwok: f.nodes == kwokNodes, APIServers: f.apiServers,
 	}
-	if f.image != "" && !f.given.Changed("engine") {
+	if f.image != "" && !f.flagSet.Changed("engine") {
 		o.Engine = storm.Pods
 	}
 	if !o.Kwok && f.nodes != bareNodes {
@@ -187,12 +187,12 @@ func (f *flags) existingCluster(i *product.Invocation) (server.Options, error) {
 
 // adjustProfile changes the profile as the flags say.
 func (f *flags) adjustProfile(p *profile.Profile) (*profile.Profile, error) {
-	a, isGiven := f.adjust, f.given.Changed
+	a, isGiven := f.adjust, f.flagSet.Changed
 	if storm.IsForeign(f.provider) {
 		a.Counts = true // there is no second server
 		if !isGiven("authorizer") {
 			a.Authorizer = profile.RBAC
-			isGiven = func(flag string) bool { return flag == "authorizer" || f.given.Changed(flag) }
+			isGiven = func(flag string) bool { return flag == "authorizer" || f.flagSet.Changed(flag) }
 		}
 	}
 	return p.Adjusted(a, isGiven)

@@ -260,8 +260,8 @@ const tokenTTL = 10 * time.Second
 
 // tokens is what a server knows of the tokens of service accounts.
 type tokens struct {
-	gone  map[string]bool          // the accounts, pods and nodes that were deleted, by path
-	valid map[string]time.Duration // when the token of an alias was last looked at and found valid
+	deleted map[string]bool          // the accounts, pods and nodes that were deleted, by path
+	valid   map[string]time.Duration // when the token of an alias was last looked at and found valid
 }
 
 // Receive does what Do does for a requestor of a scenario, whose token may have become invalid.
@@ -307,7 +307,7 @@ func (s *Server) authenticates(alias string, sa *scenarios.ServiceAccount) bool 
 	if since, ok := s.tokens.valid[alias]; ok && s.memory.now < since+tokenTTL {
 		return true
 	}
-	if slices.ContainsFunc(boundPaths(sa), func(path string) bool { return s.tokens.gone[path] }) {
+	if slices.ContainsFunc(boundPaths(sa), func(path string) bool { return s.tokens.deleted[path] }) {
 		return false
 	}
 	s.tokens.valid[alias] = s.memory.now

@@ -29,10 +29,10 @@ type memory struct {
 	// index has the indexEntry of the most recently used requestors.
 	index *lru.Cache
 	// outer is by mode, wanted user, requestor and request; inner by the first three.
-	outer, inner map[string]remembered
+	outer, inner map[string]rememberedEntry
 }
 
-type remembered struct {
+type rememberedEntry struct {
 	user scenarios.User
 	span
 	// first is the request that asked anew, unless it still found what was there; see recallMost.
@@ -43,10 +43,10 @@ type remembered struct {
 type span struct{ since, by time.Duration }
 
 func newMemory() memory {
-	return memory{index: lru.New(indexSize), outer: map[string]remembered{}, inner: map[string]remembered{}}
+	return memory{index: lru.New(indexSize), outer: map[string]rememberedEntry{}, inner: map[string]rememberedEntry{}}
 }
 
-func (m *memory) recall(cache map[string]remembered, key string) (remembered, bool) {
+func (m *memory) recall(cache map[string]rememberedEntry, key string) (rememberedEntry, bool) {
 	r, ok := cache[key]
 	end := m.now + m.took
 	switch {
@@ -66,7 +66,7 @@ func (m *memory) recall(cache map[string]remembered, key string) (remembered, bo
 // after that may have found it, and then the first after it asks, with all that are under way beside that one; or it asked
 // itself. It counts, and so does who is under way beside it; one that comes when it was answered counts no more, and takes
 // its place. So of all of them the most counts that any could have brought about by being the first to ask.
-func (m *memory) recallMost(cache map[string]remembered, key string, r remembered, end time.Duration) (remembered, bool) {
+func (m *memory) recallMost(cache map[string]rememberedEntry, key string, r rememberedEntry, end time.Duration) (rememberedEntry, bool) {
 	forgotten := r.since + cacheTTL
 	isInstant := m.took == 0 && m.now < forgotten
 	endsBefore := isInstant || end < forgotten
@@ -85,8 +85,8 @@ func (m *memory) recallMost(cache map[string]remembered, key string, r remembere
 	return r, true
 }
 
-func (m *memory) remember(cache map[string]remembered, key string, u scenarios.User) {
-	now := remembered{user: u, span: span{m.now, m.now + m.took}}
+func (m *memory) remember(cache map[string]rememberedEntry, key string, u scenarios.User) {
+	now := rememberedEntry{user: u, span: span{m.now, m.now + m.took}}
 	if r, ok := cache[key]; ok && m.most {
 		before := r.span
 		if r.first != nil && m.now >= r.by+cacheTTL {
@@ -245,7 +245,7 @@ func (s *Server) try(mode Mode, requestedUser, requestor scenarios.User, a Attri
 	return at, became
 }
 
-func (m *memory) describeMemory(what string, r remembered) string {
+func (m *memory) describeMemory(what string, r rememberedEntry) string {
 	age := m.now - r.since
 	return fmt.Sprintf("%s was allowed %s ago and stays remembered for %s", what, age.Round(time.Millisecond), (cacheTTL - age).Round(time.Millisecond))
 }

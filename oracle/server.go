@@ -64,7 +64,7 @@ func New(c Config) (_ *Server, err error) {
 	c.Binary = cmp.Or(c.Binary, c.Kubernetes)
 	s := &Server{
 		grants: slices.Clone(c.Grants), policy: newPolicy(c.Objects), memory: newMemory(),
-		tokens: tokens{gone: map[string]bool{}, valid: map[string]time.Duration{}},
+		tokens: tokens{deleted: map[string]bool{}, valid: map[string]time.Duration{}},
 	}
 	if s.effective, err = minor(c.Kubernetes); err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (s *Server) store(p *Prediction, k asker, subject scenarios.User, r Request
 	default:
 		isOfCore := r.APIGroup == "" && r.Subresource == ""
 		if isOfCore && r.Verb == "delete" && !r.DryRun { // at once: the model knows no grace
-			s.tokens.gone[boundPath(r.Resource, r.Namespace, r.Name)] = true
+			s.tokens.deleted[boundPath(r.Resource, r.Namespace, r.Name)] = true
 		}
 		s.connect(p, k, subject, r)
 		s.write(p, k, subject, r)

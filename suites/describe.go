@@ -126,7 +126,7 @@ func (r *Run) begin() {
 		r.stop = cancel
 		go func() {
 			defer close(r.done)
-			r.made, r.err = product.Execute(ctx, product.Run{
+			r.result, r.err = product.Execute(ctx, product.Run{
 				PreparedRun: r.prepared, Invocation: r.invocation, Command: r.command,
 				Say:    func(text string) { _, _ = fmt.Fprintln(ginkgo.GinkgoWriter, text) },
 				Status: func(string) {},
@@ -173,7 +173,7 @@ func (r *Run) wait(ctx context.Context, c product.Case) (reports.Result, error) 
 	if r.err != nil {
 		return reports.Result{}, r.err
 	}
-	for _, g := range r.made.Report.Groups {
+	for _, g := range r.result.Report.Groups {
 		for _, result := range g.Cases {
 			if g.Name == c.Group && result.Case == c.Name {
 				return result, nil
@@ -199,20 +199,20 @@ func (r *Run) finish(ctx ginkgo.SpecContext) {
 	if r.err != nil {
 		ginkgo.Fail(r.err.Error())
 	}
-	if err := r.output.Save(r.made); err != nil {
+	if err := r.output.Save(r.result); err != nil {
 		ginkgo.Fail(err.Error())
 	}
-	_, _ = fmt.Fprintf(ginkgo.GinkgoWriter, "outcome: %s\n", pages.Line(r.made.Report))
+	_, _ = fmt.Fprintf(ginkgo.GinkgoWriter, "outcome: %s\n", pages.Line(r.result.Report))
 	r.output.Announce(ginkgo.GinkgoWriter)
-	if outcome := r.made.Report.Outcome; outcome.ExitCode != 0 {
-		ginkgo.Fail(fmt.Sprintf("the outcome is %s: %s", pages.Line(r.made.Report), strings.Join(outcome.Reasons, "; ")))
+	if outcome := r.result.Report.Outcome; outcome.ExitCode != 0 {
+		ginkgo.Fail(fmt.Sprintf("the outcome is %s: %s", pages.Line(r.result.Report), strings.Join(outcome.Reasons, "; ")))
 	}
 }
 
 // report returns the report of a run that has ended, or nil if there is none.
 func (r *Run) report() *reports.Report {
-	if r.made == nil {
+	if r.result == nil {
 		return nil
 	}
-	return r.made.Report
+	return r.result.Report
 }

@@ -48,9 +48,9 @@ type Suite struct {
 	Product   product.Product
 	Arguments []string
 
-	line  *product.CommandLine
-	flags *pflag.FlagSet
-	given []string
+	line     *product.CommandLine
+	flags    *pflag.FlagSet
+	setFlags []string
 }
 
 // Register adds the flags of a suite to those of the test program. It must be called before the flags are parsed, for
@@ -71,7 +71,7 @@ type givenFlag struct {
 
 // Set sets the flag of the product.
 func (f *givenFlag) Set(value string) error {
-	f.suite.given = append(f.suite.given, "--"+f.flag.Name+"="+value)
+	f.suite.setFlags = append(f.suite.setFlags, "--"+f.flag.Name+"="+value)
 	return f.suite.flags.Set(f.flag.Name, value)
 }
 
@@ -93,7 +93,7 @@ func (s *Suite) RunSpecs(t *testing.T) {
 	if flag.NArg() > 0 {
 		t.Fatalf("%q are not flags of the suite (expected flags such as --gate=on behind -args of go test, or behind -- of ginkgo)", flag.Args())
 	}
-	if len(s.given) == 0 {
+	if len(s.setFlags) == 0 {
 		t.Skipf("no cluster was asked for: ginkgo ./suites/%s -- --help lists the flags, and docs/suites.md has examples", s.Name)
 	}
 	config, reporter := ginkgo.GinkgoConfiguration()
@@ -133,7 +133,7 @@ func (s *Suite) prepare() (*Run, error) {
 			return nil, fmt.Errorf("%s: %w", argument, err)
 		}
 	}
-	command := slices.Concat([]string{"authzconf"}, strings.Fields(s.Product.Command), s.Arguments, s.given)
+	command := slices.Concat([]string{"authzconf"}, strings.Fields(s.Product.Command), s.Arguments, s.setFlags)
 	return NewRun(s.line, command)
 }
 
@@ -178,9 +178,9 @@ type Run struct {
 	output     product.Output
 	verdicts   map[string]*verdict
 
-	start sync.Once
-	stop  context.CancelFunc
-	done  chan struct{} // closed when the run has ended
-	made  *product.RunResult
-	err   error
+	start  sync.Once
+	stop   context.CancelFunc
+	done   chan struct{} // closed when the run has ended
+	result *product.RunResult
+	err    error
 }

@@ -20,23 +20,25 @@ import (
 //
 // A provider of e2e-framework has one cluster at a time, and so has this one.
 func FromProvider(name string, p support.E2EClusterProvider, args ...string) clusters.Provider {
-	return &observed{name: name, provider: p, args: args}
+	return &observingProvider{name: name, provider: p, args: args}
 }
 
-type observed struct {
+type observingProvider struct {
 	name     string
 	provider support.E2EClusterProvider
 	args     []string
 }
 
 // Name implements clusters.Provider.
-func (o *observed) Name() string { return o.name }
+func (o *observingProvider) Name() string { return o.name }
 
 // Capabilities implements clusters.Provider.
-func (o *observed) Capabilities() clusters.Capabilities { return clusters.Capabilities{Foreign: true} }
+func (o *observingProvider) Capabilities() clusters.Capabilities {
+	return clusters.Capabilities{Foreign: true}
+}
 
 // Create implements clusters.Provider.
-func (o *observed) Create(ctx context.Context, _ clusters.Request) (_ clusters.Cluster, err error) {
+func (o *observingProvider) Create(ctx context.Context, _ clusters.Request) (_ clusters.Cluster, err error) {
 	name := fmt.Sprintf("authzconf-%s-%06x", o.name, rand.Uint32()>>8)
 	provider := o.provider.SetDefaults().WithName(name)
 	c := &observedCluster{provider: provider}

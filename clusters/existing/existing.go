@@ -39,11 +39,11 @@ import (
 
 // Cluster is an existing one, reached by a kubeconfig.
 type Cluster struct {
-	config  *rest.Config
-	client  *kubernetes.Clientset
-	context string
-	run     string
-	made    atomic.Bool // something, perhaps
+	config         *rest.Config
+	client         *kubernetes.Clientset
+	context        string
+	run            string
+	mayHaveObjects atomic.Bool // something, perhaps
 }
 
 // Open reads a kubeconfig file, and uses its current context unless another one is named. run labels what is created in
@@ -198,8 +198,8 @@ const (
 )
 
 type labeller struct {
-	of   *Cluster
-	next http.RoundTripper
+	cluster *Cluster
+	next    http.RoundTripper
 }
 
 func (l *labeller) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -211,8 +211,8 @@ func (l *labeller) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.of.made.Store(true)
-	labelled := label(raw, l.of.run)
+	l.cluster.mayHaveObjects.Store(true)
+	labelled := label(raw, l.cluster.run)
 	r = r.Clone(r.Context())
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(labelled)), int64(len(labelled))
 	return l.next.RoundTrip(r)
@@ -238,7 +238,7 @@ func label(raw []byte, run string) []byte {
 
 // Stop removes everything that was made. It is idempotent.
 func (c *Cluster) Stop() error {
-	if !c.made.Swap(false) {
+	if !c.mayHaveObjects.Swap(false) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
@@ -367,7 +367,7 @@ func (c *Cluster) Claim(ctx context.Context, name, own string) error {
 			return err
 		}
 		if going == "" {
-			c.made.Store(true)
+			c.mayHaveObjects.Store(true)
 			_, err = c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: name, Labels: map[string]string{Label: c.run, managedBy: "authzconf"}, Annotations: map[string]string{claimAnnotation: claimant},
 			}}, metav1.CreateOptions{})

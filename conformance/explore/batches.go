@@ -129,8 +129,8 @@ func (s *source) readNext() {
 	s.current = next
 }
 
-// prepared is a case for a cell.
-type prepared struct {
+// preparedCase is a case for a cell.
+type preparedCase struct {
 	number int
 	choice cases.Choice
 	// scenario has the expectations that the model predicts; bound is the same under unique names.
@@ -139,7 +139,7 @@ type prepared struct {
 	askedTarget     reports.FoundTarget
 	suffix          string
 	names           map[string]string
-	played          []oracle.PredictedRequest
+	predicted       []oracle.PredictedRequest
 	// objects means that its grants are RBAC objects, and provisioned has them.
 	objects     bool
 	provisioned *replay.ProvisionedScenario
@@ -156,13 +156,13 @@ type batch struct {
 	ref             batchRef
 	special         string
 	walks           []*walk
-	cases           []*prepared // the parts of all walks
+	cases           []*preparedCase // the parts of all walks
 	pairs, allPairs int
 	observations    [2]*server.BatchObservations // by server
 	// balancer is that of balanced, which has had so many turns; watched means that the request before was a watch.
-	balancer *balancer.Balancer
-	turns    int
-	watched  bool
+	balancer     *balancer.Balancer
+	turns        int
+	lastWasWatch bool
 }
 
 // predict returns a scenario with what the model predicts of it.
@@ -192,10 +192,10 @@ func (s *sequence) prepareBatch(b *batch, own []cases.Case) (err error) {
 		w := s.walk(withLastRequests(c, b.special), b)
 		for _, p := range w.parts {
 			p.number, p.choice = c.Number, c.Choice
-			if p.scenario, p.played, err = s.predict(p.scenario, p.askedTarget.Facts); err != nil {
+			if p.scenario, p.predicted, err = s.predict(p.scenario, p.askedTarget.Facts); err != nil {
 				return err
 			}
-			p.bind(s.suffixOf(c.Number, b.ref.again))
+			p.bind(s.suffixOf(c.Number, b.ref.isRepeat))
 			isShare := c.Number%rbacShare == 0 && b.special == ""
 			p.objects = isShare && canBeObjects(p.bound)
 			p.isApart = b.special == crowded && isApart(p.bound)
@@ -235,13 +235,13 @@ func withLastRequests(c cases.Case, special string) cases.Case {
 	return c
 }
 
-func (p *prepared) bind(suffix string) {
+func (p *preparedCase) bind(suffix string) {
 	p.suffix = suffix
 	p.bound, p.names = p.scenario.Bind(suffix)
 }
 
 // counts reports whether the target of a case counts impersonations in its metrics.
-func (p *prepared) counts() bool {
+func (p *preparedCase) counts() bool {
 	return slices.Contains(p.askedTarget.Facts.Capabilities, scenarios.Metrics)
 }
 
@@ -259,7 +259,7 @@ func isKeyWithoutName(resources []string) bool {
 }
 
 // emptyEvidence returns what is known of a case before anything was sent.
-func (s *sequence) emptyEvidence(p *prepared) *verdicts.Evidence {
+func (s *sequence) emptyEvidence(p *preparedCase) *verdicts.Evidence {
 	return &verdicts.Evidence{
 		Scenario: p.scenario.ID, Cell: p.askedTarget.Cell, Capabilities: p.askedTarget.Facts.Capabilities,
 		Suffix: p.suffix, Names: p.names, Authorizer: !p.objects,

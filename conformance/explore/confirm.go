@@ -22,7 +22,7 @@ const (
 )
 
 // confirm runs a case again, alone and under fresh names, and keeps it as a disagreement if it differs again.
-func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
+func (j *batchJudge) confirm(ctx context.Context, p *preparedCase) error {
 	repeated, err := j.judgeAlone(ctx, p, p.scenario, p.objects)
 	if err != nil {
 		return err
@@ -69,12 +69,12 @@ func (j *batchJudge) confirm(ctx context.Context, p *prepared) error {
 
 // isCertain reports whether a case has shown what is a fault of the API server even if it comes only once, as after a history
 // that a case run alone does not have. At the edges of what is remembered an answer depends on milliseconds.
-func (j *batchJudge) isCertain(p *prepared) bool {
+func (j *batchJudge) isCertain(p *preparedCase) bool {
 	return p.result.IsCertain() && j.batch.special != edgedSuffix
 }
 
 // keepOnce keeps a case as a disagreement that was not seen again when it was run alone. It can't be made smaller.
-func (j *batchJudge) keepOnce(p *prepared) (err error) {
+func (j *batchJudge) keepOnce(p *preparedCase) (err error) {
 	r := p.result
 	r.Reason += "; it was not seen again when the case was run alone, so that it depends on what the server was asked before or meanwhile"
 	if j.differAgain > 0 {
@@ -91,7 +91,7 @@ func (j *batchJudge) keepOnce(p *prepared) (err error) {
 }
 
 // scenarioFile returns the path of a disagreement's scenario in the report's folder.
-func (j *batchJudge) scenarioFile(p *prepared) string {
+func (j *batchJudge) scenarioFile(p *preparedCase) string {
 	name := fmt.Sprintf("case-%06d", p.number)
 	if at := p.at.path(); at != "" {
 		name += "-" + at
@@ -100,7 +100,7 @@ func (j *batchJudge) scenarioFile(p *prepared) string {
 }
 
 // shrink makes a case smaller while it differs, and returns the result of the smallest.
-func (j *batchJudge) shrink(ctx context.Context, p *prepared, r verdicts.Result) (_ *scenarios.Scenario, _ verdicts.Result, broken error) {
+func (j *batchJudge) shrink(ctx context.Context, p *preparedCase, r verdicts.Result) (_ *scenarios.Scenario, _ verdicts.Result, broken error) {
 	search := j.beginSearch(ctx)
 	small := cases.Shrink(p.scenario, shrinkLimit, func(s *scenarios.Scenario) bool {
 		cannotRun := p.objects && !canBeObjects(s)
@@ -128,8 +128,8 @@ func (j *batchJudge) shrink(ctx context.Context, p *prepared, r verdicts.Result)
 	return small, r, err
 }
 
-// searching is a search for a smaller case that is under way, or one that was recorded and is made again.
-type searching struct {
+// caseSearch is a search for a smaller case that is under way, or one that was recorded and is made again.
+type caseSearch struct {
 	*search
 	// left is how many runs the recorded search has, -1 if this one is not recorded; until is when this one ends.
 	left  int
@@ -137,22 +137,22 @@ type searching struct {
 }
 
 // beginSearch begins a search, or the recorded one of the next disagreement.
-func (j *batchJudge) beginSearch(ctx context.Context) *searching {
+func (j *batchJudge) beginSearch(ctx context.Context) *caseSearch {
 	number := len(j.out.disagreements)
 	if number < len(j.evidence.Searches) {
 		recorded := &j.evidence.Searches[number]
-		return &searching{search: &search{}, left: recorded.Runs}
+		return &caseSearch{search: &search{}, left: recorded.Runs}
 	}
 	j.evidence.Searches = append(j.evidence.Searches, search{})
 	until := time.Now().Add(shrinkTime)
 	if deadline, hasOne := ctx.Deadline(); hasOne && deadline.Before(until) {
 		until = deadline
 	}
-	return &searching{search: &j.evidence.Searches[number], left: -1, until: until}
+	return &caseSearch{search: &j.evidence.Searches[number], left: -1, until: until}
 }
 
 // mayGoOn reports whether another run may be made, and counts it.
-func (s *searching) mayGoOn() bool {
+func (s *caseSearch) mayGoOn() bool {
 	switch {
 	case s.left == s.Runs, s.Ended:
 		return false
@@ -165,7 +165,7 @@ func (s *searching) mayGoOn() bool {
 }
 
 // isEndedBy reports whether the user ended the search while a run was made, which then does not count.
-func (s *searching) isEndedBy(ctx context.Context, err error) bool {
+func (s *caseSearch) isEndedBy(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() == nil {
 		return false
 	}
@@ -176,13 +176,13 @@ func (s *searching) isEndedBy(ctx context.Context, err error) bool {
 
 // judgeAlone runs a scenario by itself, with metrics read for every request. objects means that its grants are RBAC objects. The
 // server is one as it was of which the scenario is made.
-func (j *batchJudge) judgeAlone(ctx context.Context, from *prepared, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
+func (j *batchJudge) judgeAlone(ctx context.Context, from *preparedCase, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
 	j.runs++
-	p := &prepared{at: from.at, askedTarget: from.askedTarget}
-	if p.scenario, p.played, err = j.predict(s, p.askedTarget.Facts); err != nil {
+	p := &preparedCase{at: from.at, askedTarget: from.askedTarget}
+	if p.scenario, p.predicted, err = j.predict(s, p.askedTarget.Facts); err != nil {
 		return r, err
 	}
 	p.bind(scenarios.Suffix(j.cell.plan.o.Seed, j.batch.ref.id(), "alone", strconv.Itoa(j.runs)))
@@ -195,7 +195,7 @@ func (j *batchJudge) judgeAlone(ctx context.Context, from *prepared, s *scenario
 }
 
 // print renders a case as a scenario file, with what a file needs beside what was found.
-func (j *batchJudge) print(s *scenarios.Scenario, p *prepared, r verdicts.Result) (string, error) {
+func (j *batchJudge) print(s *scenarios.Scenario, p *preparedCase, r verdicts.Result) (string, error) {
 	comments := []string{
 		fmt.Sprintf("Kubernetes %s, gate %s: the model and the server disagree.", j.cell.options.Cell.Kubernetes, p.askedTarget.Facts.Gate),
 		strings.Join(strings.Fields(r.Reason), " "), "The expectations are the model's.",

@@ -51,7 +51,9 @@ func isApart(bound *scenarios.Scenario) bool {
 }
 
 // isAbout reports whether a review is about one of the case's users.
-func (p *prepared) isAbout(r verdicts.Review) bool { return strings.Contains(r.Spec.User, p.suffix) }
+func (p *preparedCase) isAbout(r verdicts.Review) bool {
+	return strings.Contains(r.Spec.User, p.suffix)
+}
 
 // sendCrowd sends the cases that have users of their own side by side, and then the others.
 func (r *sender) sendCrowd(ctx context.Context, b *batch) error {
@@ -61,7 +63,7 @@ func (r *sender) sendCrowd(ctx context.Context, b *batch) error {
 	}
 	var crowd, others []*walk
 	for _, w := range b.walks {
-		if slices.ContainsFunc(w.parts, func(p *prepared) bool { return !p.isApart }) {
+		if slices.ContainsFunc(w.parts, func(p *preparedCase) bool { return !p.isApart }) {
 			others = append(others, w)
 			continue
 		}
@@ -151,13 +153,13 @@ func dropDisturbances(observations *server.BatchObservations) {
 // repeatCrowd sends a crowd once more, under other names, if a case differed in it. What only cases side by side show is not seen when
 // each is run alone; if cases differ side by side twice, it is the server that makes the difference.
 func (j *batchJudge) repeatCrowd(ctx context.Context) error {
-	hasDiffered := slices.ContainsFunc(j.suspects, func(p *prepared) bool { return p.isApart })
+	hasDiffered := slices.ContainsFunc(j.suspects, func(p *preparedCase) bool { return p.isApart })
 	wasEnded := j.evidence.Left == len(j.suspects)
 	if !hasDiffered || wasEnded {
 		return nil
 	}
 	ref := j.batch.ref
-	ref.again = true
+	ref.isRepeat = true
 	repetition, err := ref.sequence.source.batch(ref)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func (p *plan) judgeBatch(ref batchRef, view record.View) (*batchResult, error) 
 
 // replayAlone returns a function that reads what was seen of cases that were run alone.
 func replayAlone(recorded []*verdicts.Evidence) runAlone {
-	return func(_ context.Context, p *prepared, _ bool) (*verdicts.Evidence, error) {
+	return func(_ context.Context, p *preparedCase, _ bool) (*verdicts.Evidence, error) {
 		if len(recorded) == 0 {
 			return nil, fmt.Errorf("%s was not as predicted, and there is no evidence of it run alone", p.scenario.ID)
 		}
@@ -56,7 +56,7 @@ func replayAlone(recorded []*verdicts.Evidence) runAlone {
 }
 
 // checkIdentity returns an error for evidence of another case.
-func checkIdentity(p *prepared, e *verdicts.Evidence) error {
+func checkIdentity(p *preparedCase, e *verdicts.Evidence) error {
 	if e.Scenario != p.scenario.ID || e.Suffix != p.suffix {
 		return fmt.Errorf("the evidence of %s under the names of %s is not that of %s under those of %s", e.Scenario, e.Suffix, p.scenario.ID, p.suffix)
 	}
@@ -64,7 +64,7 @@ func checkIdentity(p *prepared, e *verdicts.Evidence) error {
 }
 
 // runAlone runs a case by itself, or reads what was seen of it when it was. objects means that its grants are RBAC objects.
-type runAlone func(ctx context.Context, p *prepared, objects bool) (*verdicts.Evidence, error)
+type runAlone func(ctx context.Context, p *preparedCase, objects bool) (*verdicts.Evidence, error)
 
 // batchJudge judges a batch by its evidence, and what is not as predicted once more, alone.
 type batchJudge struct {
@@ -72,7 +72,7 @@ type batchJudge struct {
 	batch    *batch
 	evidence *batchEvidence
 	out      *batchResult
-	suspects []*prepared
+	suspects []*preparedCase
 	runAlone runAlone
 	// sendAgain sends a batch once more, or reads what was seen of it when it was. differAgain of its cases side by side differed.
 	sendAgain   func(ctx context.Context, b *batch) ([]*verdicts.Evidence, error)
@@ -138,7 +138,7 @@ func isPassed(r verdicts.Result) bool { return r.Verdict == verdicts.Passed }
 
 // judgeCase judges a case by its evidence, and returns of how many requests nothing can be said, because their times do
 // not tell.
-func (s *sequence) judgeCase(p *prepared, e *verdicts.Evidence) (undecided int, err error) {
+func (s *sequence) judgeCase(p *preparedCase, e *verdicts.Evidence) (undecided int, err error) {
 	times := seq.Map(e.Steps, func(o verdicts.Observation) oracle.Span {
 		return oracle.Span{Sent: o.Sent.Sub(e.Steps[0].Sent), Answered: o.Answered.Sub(e.Steps[0].Sent)}
 	})
@@ -150,7 +150,7 @@ func (s *sequence) judgeCase(p *prepared, e *verdicts.Evidence) (undecided int, 
 	if err != nil {
 		return 0, fmt.Errorf("%s: the model: %w", p.scenario.ID, err)
 	}
-	p.played = played
+	p.predicted = played
 	s.fillIn(p.scenario, played)
 	for i := range played[1:] { // as they were, for whoever sends them again
 		if before := &p.scenario.Steps[played[i+1].Step-1]; before.Wait > 0 {

@@ -64,8 +64,8 @@ type batchRef struct {
 	sequence *sequence
 	number   int
 	special  string
-	// again means that it is sent once more, under other names.
-	again bool
+	// isRepeat means that it is sent once more, under other names.
+	isRepeat bool
 }
 
 // name returns the name of the batch in its cell.

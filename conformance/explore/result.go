@@ -52,7 +52,7 @@ type disagreement struct {
 }
 
 // addCase counts a case.
-func (r *batchResult) addCase(p *prepared, e *verdicts.Evidence) {
+func (r *batchResult) addCase(p *preparedCase, e *verdicts.Evidence) {
 	for i := range e.Steps {
 		o := &e.Steps[i]
 		r.Reviews += len(o.Reviews)
@@ -76,7 +76,7 @@ func (r *batchResult) addBatch(b *batch) {
 	case flippedSuffix:
 		r.Flipped += len(b.walks)
 	case crowded:
-		r.Crowded += len(seq.Filter(b.cases, func(p *prepared) bool { return p.isApart }))
+		r.Crowded += len(seq.Filter(b.cases, func(p *preparedCase) bool { return p.isApart }))
 	default:
 		r.Special += len(b.walks)
 	}

@@ -234,7 +234,7 @@ func (r *sequenceRun) judge(ctx context.Context, b *batch) error {
 	}
 	j := newBatchJudge(r.sequence, b, evidence)
 	j.say = r.say
-	j.runAlone = func(ctx context.Context, p *prepared, objects bool) (*verdicts.Evidence, error) {
+	j.runAlone = func(ctx context.Context, p *preparedCase, objects bool) (*verdicts.Evidence, error) {
 		e, err := r.sendAlone(ctx, p, objects)
 		if err == nil {
 			e, err = redactEvidence(e)

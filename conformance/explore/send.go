@@ -194,7 +194,7 @@ func (r *sender) sendStep(ctx context.Context, b *batch, at turn) error {
 }
 
 // hangUp ends the watches that were kept open.
-func hangUp(parts []*prepared) {
+func hangUp(parts []*preparedCase) {
 	for _, p := range parts {
 		for i := range p.sent {
 			if s := &p.sent[i]; s.hangUp != nil {
@@ -231,7 +231,7 @@ func (r *sender) collect(ctx context.Context, b *batch) (*batchEvidence, error) 
 
 // collectCase returns everything that was seen of a case in a batch. Metrics are the batch's, so that they are not among
 // it.
-func (r *sender) collectCase(ctx context.Context, p *prepared, b *batch) *verdicts.Evidence {
+func (r *sender) collectCase(ctx context.Context, p *preparedCase, b *batch) *verdicts.Evidence {
 	observations := b.observations[p.at.server]
 	e := r.emptyEvidence(p)
 	e.Capabilities = slices.DeleteFunc(slices.Clone(e.Capabilities), func(c scenarios.Capability) bool { return c == scenarios.Metrics })
@@ -252,7 +252,7 @@ func (r *sender) collectCase(ctx context.Context, p *prepared, b *batch) *verdic
 }
 
 // sendAlone runs a case by itself.
-func (r *sender) sendAlone(ctx context.Context, p *prepared, objects bool) (*verdicts.Evidence, error) {
+func (r *sender) sendAlone(ctx context.Context, p *preparedCase, objects bool) (*verdicts.Evidence, error) {
 	h, err := r.hostAt(ctx, p.at)
 	if err != nil {
 		return nil, err
@@ -265,13 +265,13 @@ func (r *sender) sendAlone(ctx context.Context, p *prepared, objects bool) (*ver
 }
 
 // sendSteps sends a scenario whose grants the recorder answers.
-func (r *sender) sendSteps(ctx context.Context, h *host, p *prepared) (*verdicts.Evidence, error) {
+func (r *sender) sendSteps(ctx context.Context, h *host, p *preparedCase) (*verdicts.Evidence, error) {
 	e := r.emptyEvidence(p)
 	defer r.grants.end(p.bound)
-	defer hangUp([]*prepared{p})
+	defer hangUp([]*preparedCase{p})
 	for i, st := range p.bound.Steps {
 		if st.Wait > 0 {
-			hangUp([]*prepared{p})
+			hangUp([]*preparedCase{p})
 			clusters.Pause(ctx, time.Duration(st.Wait)) // who interrupts it interrupts the next request
 		}
 		if st.Request == nil {
@@ -287,7 +287,7 @@ func (r *sender) sendSteps(ctx context.Context, h *host, p *prepared) (*verdicts
 			return nil, err
 		}
 	}
-	hangUp([]*prepared{p})
+	hangUp([]*preparedCase{p})
 	for _, s := range p.sent {
 		if s.observation.Response.Held != "" {
 			if err := h.target.AuditEarlier(ctx, &s.observation); err != nil {

@@ -48,8 +48,8 @@ type servers struct {
 
 // grantsInForce are those of the cases that are being sent, by their suffixes: of one, or of those of a crowd.
 type grantsInForce struct {
-	mu sync.RWMutex
-	of map[string][]scenarios.Grant
+	mu       sync.RWMutex
+	bySuffix map[string][]scenarios.Grant
 }
 
 // put puts the grants of a step in force, in place of those of an earlier step.
@@ -57,23 +57,23 @@ func (g *grantsInForce) put(bound *scenarios.Scenario, step int) {
 	grants := bound.GrantsAt(step)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.of == nil {
-		g.of = map[string][]scenarios.Grant{}
+	if g.bySuffix == nil {
+		g.bySuffix = map[string][]scenarios.Grant{}
 	}
-	g.of[bound.Suffix] = grants
+	g.bySuffix[bound.Suffix] = grants
 }
 
 // end ends the grants of a case.
 func (g *grantsInForce) end(bound *scenarios.Scenario) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.of, bound.Suffix)
+	delete(g.bySuffix, bound.Suffix)
 }
 
 func (g *grantsInForce) cover(spec authorizationv1.SubjectAccessReviewSpec) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	for _, grants := range g.of {
+	for _, grants := range g.bySuffix {
 		if scenarios.Covered(grants, spec) {
 			return true
 		}

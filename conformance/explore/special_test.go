@@ -33,7 +33,7 @@ func TestSpecials(t *testing.T) {
 			t.Fatal(err)
 		}
 		names = append(names, strings.TrimPrefix(ref.name(), "sequence-0/batch-"))
-		objects := slices.ContainsFunc(b.cases, func(p *prepared) bool { return p.objects })
+		objects := slices.ContainsFunc(b.cases, func(p *preparedCase) bool { return p.objects })
 		if objects != (b.special == "") {
 			t.Errorf("%s: grants are RBAC objects: %t", ref.name(), objects)
 		}

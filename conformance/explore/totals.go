@@ -14,13 +14,13 @@ import (
 type counts map[string]int
 
 // addCase adds what a case brings about in the metrics.
-func (c counts) addCase(p *prepared, e *verdicts.Evidence) {
+func (c counts) addCase(p *preparedCase, e *verdicts.Evidence) {
 	if p.counts() {
 		for i := range e.Steps {
 			c.addChecks(&e.Steps[i])
 		}
 	}
-	for _, played := range p.played {
+	for _, played := range p.predicted {
 		for _, d := range played.Prediction.Attempts {
 			c[metricKey(verdicts.AttemptsMetric, d.Mode, d.Decision)] += d.Count
 		}

@@ -37,13 +37,13 @@ func (at place) String() string {
 type walk struct {
 	turns []turn
 	next  int
-	parts []*prepared
+	parts []*preparedCase
 }
 
 // turn is a step of a part. Where there is no part something comes first that is about the whole batch. fresh means that
 // the request has a new connection.
 type turn struct {
-	part  *prepared
+	part  *preparedCase
 	step  int
 	fresh bool
 }
@@ -73,12 +73,12 @@ func (s *sequence) walk(c cases.Case, b *batch) *walk {
 		if at != (place{}) {
 			part.ID += "/" + at.path()
 		}
-		w.parts = append(w.parts, &prepared{at: at, askedTarget: flip(s.cell.options, at).AskedTarget(), scenario: &part})
+		w.parts = append(w.parts, &preparedCase{at: at, askedTarget: flip(s.cell.options, at).AskedTarget(), scenario: &part})
 	}
 	for i, st := range c.Scenario.Steps {
 		w.add(st, i == len(c.Scenario.Steps)-1)
 	}
-	w.parts = slices.DeleteFunc(w.parts, func(p *prepared) bool { return countRequests(p.scenario) == 0 })
+	w.parts = slices.DeleteFunc(w.parts, func(p *preparedCase) bool { return countRequests(p.scenario) == 0 })
 	return w.walk
 }
 
@@ -87,8 +87,8 @@ type walker struct {
 	*walk
 	batch *batch
 	rng   *rand.Rand
-	// seen of all requests have been added, and phase is how often something came first that is about the whole batch.
-	seen, all, phase int
+	// added is how many of all requests have been added, and phase how often something came first that is about the whole batch.
+	added, all, phase int
 }
 
 // add adds a step.
@@ -113,7 +113,7 @@ func (w *walker) add(st scenarios.Step, isLast bool) {
 // server, a wait, or a reload.
 func (w *walker) addPause(st scenarios.Step, isLast bool) {
 	special := w.batch.special
-	isFlip := special == flippedSuffix && st.Request != nil && w.seen*(flips+1)/w.all > w.phase
+	isFlip := special == flippedSuffix && st.Request != nil && w.added*(flips+1)/w.all > w.phase
 	switch {
 	case isFlip:
 		w.phase++
@@ -126,8 +126,8 @@ func (w *walker) addPause(st scenarios.Step, isLast bool) {
 }
 
 // choosePart returns the part that a request is of, and whether the request has a new connection.
-func (w *walker) choosePart(r *scenarios.Request) (p *prepared, isFresh bool) {
-	w.seen++
+func (w *walker) choosePart(r *scenarios.Request) (p *preparedCase, isFresh bool) {
+	w.added++
 	if w.batch.special == balancedSuffix {
 		isFresh = w.batch.takeTurn(w.rng, r)
 		return w.parts[(w.batch.turns-1)%len(w.parts)], isFresh
@@ -141,11 +141,11 @@ func (w *walker) choosePart(r *scenarios.Request) (p *prepared, isFresh bool) {
 // takeTurn reports whether a request has a connection of its own, which the balancer gives to the next server: the first
 // one has, the one behind a watch, for a connection ends with it, and of the others every third.
 func (b *batch) takeTurn(rng *rand.Rand, r *scenarios.Request) (isFresh bool) {
-	isFresh = b.turns == 0 || b.watched || rng.IntN(3) == 0
+	isFresh = b.turns == 0 || b.lastWasWatch || rng.IntN(3) == 0
 	if isFresh {
 		b.turns++
 	}
-	b.watched = r.Verb == "watch"
+	b.lastWasWatch = r.Verb == "watch"
 	return isFresh
 }
 

@@ -16,8 +16,8 @@ import (
 type review struct {
 	kind   ReviewKind
 	person string
-	// answered is when the API server answered the review.
-	answered time.Time
+	// answeredAt is when the API server answered the review.
+	answeredAt time.Time
 	// attributes are the attributes of an access review. For a rules review they have only the namespace.
 	attributes Attributes
 	// isOpaque means that the event does not say what the review asks.
@@ -32,7 +32,7 @@ func readReview(event *auditv1.Event) (r review, isReview bool) {
 	if ref == nil || ref.APIGroup != authorizationv1.GroupName || event.Verb != "create" {
 		return r, false
 	}
-	r = review{person: arrivingUser(event).Username, answered: event.StageTimestamp.Time}
+	r = review{person: arrivingUser(event).Username, answeredAt: event.StageTimestamp.Time}
 	switch ref.Resource {
 	case "selfsubjectaccessreviews":
 		r.kind = AccessReview
@@ -82,7 +82,7 @@ func (r review) answers(a Attributes, kind ReviewKind) bool {
 // why there is none. Both are empty if the log does not show what the reviews ask.
 func (j *Judge) findReview(out *Findings, person string, a Attributes, kind ReviewKind, before time.Time) (*review, string) {
 	ofCluster := seq.Filter(j.reviews, func(got review) bool { return got.attributes.Cluster == a.Cluster })
-	earlierReviews := seq.Filter(ofCluster, func(got review) bool { return !got.answered.After(before) }) // by the clock of one cluster
+	earlierReviews := seq.Filter(ofCluster, func(got review) bool { return !got.answeredAt.After(before) }) // by the clock of one cluster
 	matching := seq.Filter(earlierReviews, func(got review) bool { return !got.isOpaque && got.answers(a, kind) })
 	ofPerson := seq.Filter(matching, func(got review) bool { return got.person == person })
 	switch {
@@ -136,7 +136,7 @@ func (j *Judge) checkReview(out *Findings, r Request, a Attributes, before time.
 
 // checkAge returns a text if the answer of a review is older than it may be.
 func (j *Judge) checkAge(got review, before time.Time) string {
-	age := before.Sub(got.answered)
+	age := before.Sub(got.answeredAt)
 	if j.file.ReviewsWithin > 0 && age > j.file.ReviewsWithin {
 		return fmt.Sprintf("it was answered %s before, and may be %s old", age.Round(time.Millisecond), j.file.ReviewsWithin)
 	}

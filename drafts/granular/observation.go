@@ -36,7 +36,7 @@ func newObservation(enforcement Enforcement, t trial, evidence *TrialEvidence) *
 		o.reviewed = append(o.reviewed, r.Spec.ResourceAttributes)
 	}
 	if enforces(enforcement.Kind) {
-		o.predict(enforcement.Descriptions, &sending{t.request(), o.place, evidence.Before})
+		o.predict(enforcement.Descriptions, &readyRequest{t.request(), o.place, evidence.Before})
 	}
 	if enforcement.Kind == Reference {
 		o.decision = o.ownDecision()
@@ -71,7 +71,7 @@ func (o *observation) inferDecision(a *Attempt) *enforcer.Decision {
 }
 
 // predict asks the model which permissions the request needs, by the result of the dry run.
-func (o *observation) predict(set *permissions.Set, s *sending) {
+func (o *observation) predict(set *permissions.Set, s *readyRequest) {
 	if o.Result == nil {
 		return
 	}

@@ -174,7 +174,7 @@ func (b *Bench) attempt(ctx context.Context, g *gate, t trial, evidence *TrialEv
 	if evidence.Before, err = p.readStored(ctx, b.admin); err != nil {
 		return err
 	}
-	s := &sending{t.request(), p, evidence.Before}
+	s := &readyRequest{t.request(), p, evidence.Before}
 	if result, err := s.send(ctx, b.admin, true); err == nil { // a refused dry run has no result
 		evidence.Result = result.Object
 	}
@@ -186,7 +186,7 @@ func (b *Bench) attempt(ctx context.Context, g *gate, t trial, evidence *TrialEv
 }
 
 // sendAs sends the request of an actor through the gate. A refusal is recorded as part of the evidence.
-func (s *sending) sendAs(ctx context.Context, g *gate, who actor, evidence *TrialEvidence) error {
+func (s *readyRequest) sendAs(ctx context.Context, g *gate, who actor, evidence *TrialEvidence) error {
 	config := g.config(who.token)
 	config.Wrap(recordRequest(&evidence.Request))
 	client, err := dynamic.NewForConfig(config)

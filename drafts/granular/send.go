@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// sending is a request that is ready to be sent. live is the stored object.
-type sending struct {
+// readyRequest is a request that is ready to be sent. live is the stored object.
+type readyRequest struct {
 	*Request
 	place
 	live map[string]any
@@ -25,7 +25,7 @@ var patchTypes = map[string]types.PatchType{
 }
 
 // body returns the object that is sent, nil for a patch.
-func (s *sending) body() (*unstructured.Unstructured, error) {
+func (s *readyRequest) body() (*unstructured.Unstructured, error) {
 	switch s.Verb {
 	case "create", "apply":
 		return s.render(s.Change)
@@ -40,7 +40,7 @@ func (s *sending) body() (*unstructured.Unstructured, error) {
 }
 
 // merge returns the stored object with the change of an update.
-func (s *sending) merge() (json.RawMessage, error) {
+func (s *readyRequest) merge() (json.RawMessage, error) {
 	live, err := json.Marshal(s.live)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (s *sending) merge() (json.RawMessage, error) {
 }
 
 // send sends the request, as a dry run or not, and returns the object of the answer.
-func (s *sending) send(ctx context.Context, from dynamic.Interface, dryRun bool) (*unstructured.Unstructured, error) {
+func (s *readyRequest) send(ctx context.Context, from dynamic.Interface, dryRun bool) (*unstructured.Unstructured, error) {
 	client := s.client(from)
 	var dry, sub []string
 	if dryRun {

@@ -123,7 +123,7 @@ func (r *Recorder) review(body []byte, unread error) (question review, err error
 		return last.review, nil
 	}
 	if question, err = readReview(body); err == nil {
-		r.read.Store(&read{body, question})
+		r.read.Store(&reviewWithBody{body, question})
 	}
 	return question, err
 }
@@ -197,8 +197,8 @@ type review struct {
 	spec authorizationv1.SubjectAccessReviewSpec
 }
 
-// read is a review with the body that it was read from.
-type read struct {
+// reviewWithBody is a review with the body that it was read from.
+type reviewWithBody struct {
 	body []byte
 	review
 }

@@ -65,7 +65,7 @@ type Recorder struct {
 	mounts map[string]*mount // by URL path; fixed after Start
 	// counting, if set, takes the place of the journal at Front and Back.
 	counting atomic.Pointer[StormHooks]
-	read     atomic.Pointer[read] // last
+	read     atomic.Pointer[reviewWithBody] // last
 
 	addr   string // host:port as API servers reach it
 	pki    *PKI

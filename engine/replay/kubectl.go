@@ -43,9 +43,9 @@ type shell struct {
 	tap  *recorder.Server
 	next http.RoundTripper
 
-	mu   sync.Mutex
-	seen []verdicts.Observation
-	err  error
+	mu           sync.Mutex
+	observations []verdicts.Observation
+	err          error
 }
 
 func (run *run) shell(ctx context.Context, requestor string) (_ *shell, err error) {
@@ -127,8 +127,8 @@ func (s *shell) renderOutput(out *bytes.Buffer) string {
 func (s *shell) take() (observations []verdicts.Observation, userAgent string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	observations, err = s.seen, s.err
-	s.seen, s.err = nil, nil
+	observations, err = s.observations, s.err
+	s.observations, s.err = nil, nil
 	if len(observations) > 0 {
 		userAgent = observations[0].Request.UserAgent
 	}
@@ -141,7 +141,7 @@ func (s *shell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.err = errors.Join(s.err, fmt.Errorf("%s %s: %w", r.Method, r.URL.RequestURI(), err))
 	} else {
-		s.seen = append(s.seen, o)
+		s.observations = append(s.observations, o)
 	}
 	s.mu.Unlock()
 	if err != nil {

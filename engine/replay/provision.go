@@ -63,7 +63,7 @@ func (run *run) provision(ctx context.Context) error {
 	}
 	manifests := slices.Concat(run.bound.Manifests, run.bound.Objects)
 	var rendered []scenarios.RBACObject
-	if !run.granted {
+	if !run.isGrantedElsewhere {
 		rendered = scenarios.RenderRBAC(run.bound)
 	}
 	run.grants = map[string][]scenarios.RBACObject{}

@@ -29,9 +29,9 @@ type run struct {
 	admin  *provisioner
 	bound  *scenarios.Scenario
 	suffix string
-	// granted says that another authorizer than RBAC holds the grants.
-	granted bool
-	tokens  map[string]string // by requestor alias
+	// isGrantedElsewhere says that another authorizer than RBAC holds the grants.
+	isGrantedElsewhere bool
+	tokens             map[string]string // by requestor alias
 	// certificates are those of requestors with one of their own, by alias.
 	certificates map[string]certificate
 	grants       map[string][]scenarios.RBACObject
@@ -123,7 +123,7 @@ func (r *Replayer) prepareFrom(ctx context.Context, s *scenarios.Scenario, suffi
 		}
 		bound, p.evidence.Substitutes = accounts, true
 	}
-	p.run = &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, granted: from.authorizer, shells: map[string]*shell{}}
+	p.run = &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, isGrantedElsewhere: from.authorizer, shells: map[string]*shell{}}
 	if from.kept != nil {
 		p.isKept = true
 		p.run.tokens, p.run.certificates = from.kept.tokens, from.kept.certificates

@@ -45,7 +45,7 @@ type aggregated struct {
 	server   *recorder.Server
 
 	mu       sync.Mutex
-	seen     []verdicts.BackendRequest
+	requests []verdicts.BackendRequest
 	admitted []scenarios.User
 	probed   bool // the admission webhook was asked
 }
@@ -141,8 +141,8 @@ func (a *aggregated) stop() error {
 func (a *aggregated) take() ([]verdicts.BackendRequest, []scenarios.User) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	requests, admitted := a.seen, a.admitted
-	a.seen, a.admitted = nil, nil
+	requests, admitted := a.requests, a.admitted
+	a.requests, a.admitted = nil, nil
 	return requests, admitted
 }
 
@@ -190,7 +190,7 @@ func (a *aggregated) record(r *http.Request) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.seen = append(a.seen, b)
+	a.requests = append(a.requests, b)
 }
 
 // RemoteUser is whom the headers name by which a proxy tells an API server, or that an aggregated one, who is asking.

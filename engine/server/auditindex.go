@@ -26,15 +26,15 @@ const leastAuditTimeout = time.Second
 
 // auditIndex is an io.Writer for an audit log of one JSON document a line, and hands each event out by its audit ID.
 type auditIndex struct {
-	mu      sync.Mutex
-	partial []byte
-	events  map[string]json.RawMessage
-	started map[string]json.RawMessage // those of the beginning of answers
-	waiting map[string]chan json.RawMessage
-	last    string // the event that was handed out last, and again what came of it since
-	again   json.RawMessage
-	missed  int    // events that did not come
-	garbage string // first line that was no event
+	mu        sync.Mutex
+	partial   []byte
+	events    map[string]json.RawMessage
+	started   map[string]json.RawMessage // those of the beginning of answers
+	waiting   map[string]chan json.RawMessage
+	last      string // the event that was handed out last, and sinceLast what came of it since
+	sinceLast json.RawMessage
+	missed    int    // events that did not come
+	garbage   string // first line that was no event
 	// ignore drops the events of a cluster's own components.
 	ignore bool
 }
@@ -102,12 +102,12 @@ func (x *auditIndex) line(line []byte) {
 	}
 	raw := json.RawMessage(bytes.Clone(line))
 	if id == x.last {
-		x.again = raw
+		x.sinceLast = raw
 		return
 	}
 	if ch, ok := x.waiting[id]; ok {
 		delete(x.waiting, id)
-		x.last, x.again = id, nil
+		x.last, x.sinceLast = id, nil
 		ch <- raw
 		return
 	}
@@ -119,7 +119,7 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	x.mu.Lock()
 	if raw, ok := x.events[auditID]; ok {
 		delete(x.events, auditID)
-		x.last, x.again = auditID, nil
+		x.last, x.sinceLast = auditID, nil
 		x.mu.Unlock()
 		return raw, nil
 	}
@@ -177,7 +177,7 @@ func (x *auditIndex) beginning(auditID string) json.RawMessage {
 func (x *auditIndex) repeated() json.RawMessage {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.again
+	return x.sinceLast
 }
 
 // errNoEvent is wrapped by the error about an audit event that did not come.

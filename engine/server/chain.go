@@ -199,13 +199,13 @@ func (s *Server) Use(scenario *scenarios.Scenario) (release func()) {
 	s.users.Lock()
 	return func() {
 		defer s.users.Unlock()
-		if s.now == s.asked || s.broken != nil {
+		if s.currentChain == s.askedChain || s.broken != nil {
 			return
 		}
 		// The scenario broke off: those after it must not meet what it left.
 		ctx, cancel := context.WithTimeout(context.Background(), reloadTimeout)
 		defer cancel()
-		s.broken = s.Reload(ctx, s.asked)
+		s.broken = s.Reload(ctx, s.askedChain)
 	}
 }
 
@@ -241,7 +241,7 @@ func (s *Server) reloadChain(ctx context.Context, middlePart middle, name string
 	if err := cluster.ReloadAuthorization(config); err != nil {
 		return err
 	}
-	s.between, s.now = middlePart, name
+	s.between, s.currentChain = middlePart, name
 	err = wait.PollUntilContextTimeout(ctx, reloadPoll, reloadTimeout, true, func(ctx context.Context) (bool, error) {
 		after, err := s.reloads(ctx)
 		if err == nil && after["failure"] > before["failure"] {

@@ -23,7 +23,7 @@ func (s *Server) Restart(ctx context.Context, o Options) error {
 	if !s.can.Cheap && Shared(s.started, o) && reloadable(s.started, o) {
 		return s.changeChain(ctx, o)
 	}
-	s.Cell, s.between, s.asked, s.now, s.Kubectl = o.Cell, middlePart, o.Chain, o.Chain, o.Kubectl
+	s.Cell, s.between, s.askedChain, s.currentChain, s.Kubectl = o.Cell, middlePart, o.Chain, o.Chain, o.Kubectl
 	s.Witness, s.last = reports.Witness{}, nil
 	took, err := s.replaceAPIServer(ctx, o)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Server) changeChain(ctx context.Context, o Options) error {
 	if err := s.Reload(ctx, o.Chain); err != nil {
 		return err
 	}
-	s.Cell, s.asked, s.started, s.Kubectl = o.Cell, o.Chain, o, o.Kubectl
+	s.Cell, s.askedChain, s.started, s.Kubectl = o.Cell, o.Chain, o, o.Kubectl
 	s.Witness, s.last = reports.Witness{}, nil
 	return s.witness(ctx, o)
 }

@@ -117,23 +117,23 @@ type Server struct {
 	Facts   scenarios.Facts
 	Kubectl map[string]string // the programs of Options
 
-	cluster    clusters.Cluster
-	recorder   Recording
-	own        *recorder.Recorder // the same, if it is this target's and not Options.Elsewhere
-	events     *auditIndex
-	policy     policy
-	between    middle
-	host       string
-	adminHTTP  *http.Client
-	aggregated aggregated
-	can        clusters.Capabilities
-	network    clusters.Network // on which the cluster reaches this process; nil is the loopback interface
+	cluster     clusters.Cluster
+	recorder    Recording
+	ownRecorder *recorder.Recorder // the same, if it is this target's and not Options.Elsewhere
+	events      *auditIndex
+	policy      policy
+	between     middle
+	host        string
+	adminHTTP   *http.Client
+	aggregated  aggregated
+	can         clusters.Capabilities
+	network     clusters.Network // on which the cluster reaches this process; nil is the loopback interface
 
-	users      sync.RWMutex // held while a scenario runs
-	asked, now string       // the authorizer chain that was asked for, and the one in force
-	replaced   time.Time    // see Replaced
-	started    Options      // what runs now
-	broken     error        // why the chain that was asked for is not in force
+	users                    sync.RWMutex // held while a scenario runs
+	askedChain, currentChain string       // the authorizer chain that was asked for, and the one in force
+	replaced                 time.Time    // see Replaced
+	started                  Options      // what runs now
+	broken                   error        // why the chain that was asked for is not in force
 
 	mu   sync.Mutex // held while a request is under way
 	last counters   // after the previous request
@@ -142,7 +142,7 @@ type Server struct {
 // Start creates a cluster with its recorder and reads the witness back. A witness that does not match is not an error
 // here: Witness.Mismatches says so, and makes every result invalid.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
-	s := &Server{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), asked: o.Chain, now: o.Chain, started: o}
+	s := &Server{Cell: o.Cell, Kubectl: o.Kubectl, events: newAuditIndex(), askedChain: o.Chain, currentChain: o.Chain, started: o}
 	provider, err := o.provider()
 	if err != nil {
 		return nil, err
@@ -196,10 +196,10 @@ func (s *Server) startRecorder(ctx context.Context, provider clusters.Provider, 
 		}
 	}
 	o.Recorder.Scripts = map[recorder.Point]recorder.Script{policyPoint: s.policy.answer, behindPoint: noOpinion, recorder.Front: o.Front}
-	if s.own, err = recorder.Start(o.Recorder); err != nil {
+	if s.ownRecorder, err = recorder.Start(o.Recorder); err != nil {
 		return fmt.Errorf("starting the recorder: %w", err)
 	}
-	s.recorder = s.own
+	s.recorder = s.ownRecorder
 	return nil
 }
 
@@ -329,8 +329,8 @@ func (s *Server) Stop() error {
 		errs = append(errs, s.cluster.Stop())
 	}
 	errs = append(errs, s.aggregated.stop())
-	if s.own != nil {
-		errs = append(errs, s.own.Close())
+	if s.ownRecorder != nil {
+		errs = append(errs, s.ownRecorder.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -12,7 +12,7 @@ import (
 // This file is for storms, in which many requests are under way and nothing is attributed to one of them.
 
 // Count has the recorder count reviews instead of recording them; see recorder.Recorder.Count.
-func (s *Server) Count(c *recorder.StormHooks) { s.own.Count(c) }
+func (s *Server) Count(c *recorder.StormHooks) { s.ownRecorder.Count(c) }
 
 // Other reports whether a review is about a component of the cluster, and about nobody who was created for a storm.
 func (s *Server) Other(_ recorder.Point, spec authorizationv1.SubjectAccessReviewSpec) bool {

@@ -267,9 +267,9 @@ func (t *tally) log(next task, from, to time.Time, expect int, got reply, err er
 	if err != nil {
 		request.Answer = classify(err)
 	} else if got.status != expect {
-		request.Answer = got.full
+		request.Answer = got.detailedStatus
 	}
-	request.Said = got.said
+	request.Said = got.loggedBody
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.block.Log) < mostLogged {

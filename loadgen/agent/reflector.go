@@ -54,7 +54,7 @@ func (s *Storm) reflect(ctx, inner context.Context, first pacer.Send) (planned i
 			got.version = version
 		}
 		// A watch that ends at once is also a failure (VeryShortWatchError).
-		if !ok || got.watched < time.Second {
+		if !ok || got.watchedFor < time.Second {
 			got.version = ""
 			clusters.Pause(ctx, min(backoff.Next(), time.Until(end)))
 		}

@@ -211,9 +211,9 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 		isRetry := false
 		switch {
 		case err == nil && status == expect:
-		case got.after > 0 && retries < mostRetries:
+		case got.retryAfter > 0 && retries < mostRetries:
 			retries++
-			isRetry = s.wait(ctx, got.after)
+			isRetry = s.wait(ctx, got.retryAfter)
 		case backoff != nil:
 			isRetry = s.wait(ctx, backoff.Next())
 		}
@@ -225,7 +225,7 @@ func (s *Storm) retrying(ctx context.Context, next task, backoff *pacer.Backoff)
 		if got.watch != nil {
 			began := time.Now()
 			s.follow(ctx, got.watch)
-			got.watched = time.Since(began)
+			got.watchedFor = time.Since(began)
 		}
 		return got, err == nil && status == expect
 	}
@@ -239,11 +239,11 @@ func (s *Storm) wait(ctx context.Context, d time.Duration) bool {
 // reply is the answer to a request that was sent once. It has a status, that status with details for the log, how long
 // to wait according to Retry-After, the version of a list, and a watch with how long it lasted.
 type reply struct {
-	status         int
-	full, version  string
-	said           string // what the log keeps of the body
-	after, watched time.Duration
-	watch          *following
+	status                  int
+	detailedStatus, version string
+	loggedBody              string // what the log keeps of the body
+	retryAfter, watchedFor  time.Duration
+	watch                   *following
 }
 
 // send sends a request once. It discards the body, except for the version of a reflector's list. It returns the body of
@@ -258,7 +258,7 @@ func (s *Storm) send(ctx context.Context, agent int, request Request) (got reply
 		cancel(nil)
 		return got, err
 	}
-	got.status, got.full = resp.StatusCode, describeStatus(resp)
+	got.status, got.detailedStatus = resp.StatusCode, describeStatus(resp)
 	if request.Watch && resp.StatusCode == http.StatusOK {
 		got.watch = &following{body: resp.Body, cancel: cancel}
 		return got, nil
@@ -267,12 +267,12 @@ func (s *Storm) send(ctx context.Context, agent int, request Request) (got reply
 	if s.Return && resp.StatusCode == http.StatusOK {
 		got.version, err = versionOf(resp.Body)
 	} else {
-		got.said, err = readAnswer(resp, request)
+		got.loggedBody, err = readAnswer(resp, request)
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		got.after = time.Duration(seconds) * time.Second
+		got.retryAfter = time.Duration(seconds) * time.Second
 	}
 	return got, causeOf(ctx, err)
 }

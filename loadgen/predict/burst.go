@@ -200,7 +200,7 @@ func (p *part) forgottenReviews(idle float64) (sum float64) {
 			sum += p.forgottenCheck(q.step)
 			continue
 		}
-		again := float64(q.count) * q.together / max(q.times.gap, 1)
+		again := float64(q.count) * q.concurrency / max(q.times.gap, 1)
 		sum += max(q.reviewRate(p, idle), again)
 	}
 	return sum

@@ -41,9 +41,9 @@ type question struct {
 	step
 	count int
 	times periodicTimes
-	// together is how many requests ask it at the same time.
-	together float64
-	life     float64
+	// concurrency is how many requests ask it at the same time.
+	concurrency float64
+	life        float64
 }
 
 // newPart returns the part of a workload that a server has.
@@ -128,10 +128,10 @@ func (p *part) findQuestions() {
 		if !reaches || p.checkRate(st) == 0 {
 			continue
 		}
-		q := question{step: st, life: life.Seconds(), together: 1}
+		q := question{step: st, life: life.Seconds(), concurrency: 1}
 		q.count, q.times = p.questionsOf(st)
 		if st.kind == IdentityCheck {
-			q.together = p.identities.together
+			q.concurrency = p.identities.together
 		}
 		p.answers = append(p.answers, q)
 	}
@@ -197,7 +197,7 @@ func (q question) reviewRate(p *part, idle float64) float64 {
 		return p.checkRate(q.step)
 	}
 	m := q.times.findMisses(memory{pending: p.takes, life: q.life, idle: idle})
-	return m.rate * float64(q.count) * q.together
+	return m.rate * float64(q.count) * q.concurrency
 }
 
 // closedForm is the whole cluster in closed form: the parts of all workloads on each of the servers.

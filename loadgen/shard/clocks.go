@@ -94,14 +94,14 @@ const (
 // compareClock compares this process's clock with a server's by the header Date of its answers (RFC 9110, section
 // 6.6.1). That has whole seconds, so the moment at which one ends is found, which lies between a request and an answer.
 // Any answer will do, even a refusal. The most exact result counts.
-func compareClock(ctx context.Context, config *rest.Config) (reading, error) {
+func compareClock(ctx context.Context, config *rest.Config) (clockReading, error) {
 	limited, cancel := context.WithTimeout(ctx, dateTimeout)
 	defer cancel()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return reading{}, err
+		return clockReading{}, err
 	}
-	best := reading{Uncertainty: time.Hour}
+	best := clockReading{Uncertainty: time.Hour}
 	var last, lastAsked time.Time
 	for best.Uncertainty > exactDate {
 		askedAt := time.Now()
@@ -121,7 +121,7 @@ func compareClock(ctx context.Context, config *rest.Config) (reading, error) {
 			half := answeredAt.Sub(lastAsked) / 2
 			middle := lastAsked.Add(half).Round(0) // a wall clock
 			if half < best.Uncertainty {
-				best = reading{middle.Sub(date), half}
+				best = clockReading{middle.Sub(date), half}
 			}
 		}
 		last, lastAsked = date, askedAt

@@ -38,7 +38,7 @@ type jobOfBlock struct {
 type podOfShard struct {
 	name string
 	// clock is what the shard reported about its clock when it was ready.
-	clock *reading
+	clock *clockReading
 	// said has the messages of its log. It is closed when there will be no more, and why says why.
 	said chan message
 	why  error

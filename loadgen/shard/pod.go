@@ -27,13 +27,13 @@ const (
 // message is a line of a shard's log. The first says that the shard is ready, and the second has its block.
 type message struct {
 	// Ready says how the shard's clock compares with the API server's.
-	Ready *reading `json:"ready,omitempty"`
+	Ready *clockReading `json:"ready,omitempty"`
 	// Block is a run.Block as pack writes it, in base64.
 	Block string `json:"block,omitempty"`
 }
 
-// reading is by how much a clock is ahead of the API server's.
-type reading struct {
+// clockReading is by how much a clock is ahead of the API server's.
+type clockReading struct {
 	Offset      time.Duration `json:"offset"`
 	Uncertainty time.Duration `json:"uncertainty"`
 }
@@ -99,7 +99,7 @@ func runPod(ctx context.Context, orderText, index, folder string, out io.Writer)
 
 // compareWithServer compares this process's clock with that of the first API server of the server that an order is
 // about.
-func compareWithServer(ctx context.Context, job Job, o Order) (*reading, error) {
+func compareWithServer(ctx context.Context, job Job, o Order) (*clockReading, error) {
 	server := job.Servers[o.Side.Server]
 	clock, err := compareClock(ctx, &rest.Config{Host: server.hostOf(0), TLSClientConfig: rest.TLSClientConfig{CAData: server.CA}})
 	if err != nil {

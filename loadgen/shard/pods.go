@@ -63,8 +63,8 @@ type Pods struct {
 	start time.Time
 	// now is the Job that runs. It is nil before the first block, and after the Job was removed.
 	now *jobOfBlock
-	// own is how the coordinator's clock compares with the API server's.
-	own reading
+	// ownClock is how the coordinator's clock compares with the API server's.
+	ownClock clockReading
 }
 
 // render sets a run's numbers in the manifest. life is the time after which the cluster ends the pods, if nobody else
@@ -194,7 +194,7 @@ func (p *Pods) Prepare(ctx context.Context, o Order) (err error) {
 	if err := p.remove(ctx); err != nil {
 		return err
 	}
-	if p.own, err = compareClock(ctx, p.config); err != nil {
+	if p.ownClock, err = compareClock(ctx, p.config); err != nil {
 		return fmt.Errorf("comparing clocks with the API server: %w", err)
 	}
 	begin := time.Now()
@@ -245,8 +245,8 @@ func (p *Pods) Clocks(context.Context) (all []run.Clock, err error) {
 		}
 		c := run.Clock{
 			Shard:       shardName(i, p.plan.Count),
-			Offset:      run.Duration(s.clock.Offset - p.own.Offset),
-			Uncertainty: run.Duration(s.clock.Uncertainty + p.own.Uncertainty),
+			Offset:      run.Duration(s.clock.Offset - p.ownClock.Offset),
+			Uncertainty: run.Duration(s.clock.Uncertainty + p.ownClock.Uncertainty),
 		}
 		all, errs = append(all, c), append(errs, Judge(c))
 	}

@@ -24,7 +24,7 @@ import (
 // profile costs a little, and the same on both sides. The returned function waits for the profiles. If one is not
 // available, that is reported, and is not a problem of the run.
 func (r *runner) takeProfiles(ctx context.Context, i int, s *controlPlane, start time.Time) (taken func() map[string]run.CPUProfile) {
-	isRepeated := slices.ContainsFunc(r.plan[i+1:], func(p planned) bool { return p.side == r.plan[i].side })
+	isRepeated := slices.ContainsFunc(r.plan[i+1:], func(p plannedBlock) bool { return p.side == r.plan[i].side })
 	if isRepeated || r.Profile.Event.Kind != profile.NoEvent {
 		return func() map[string]run.CPUProfile { return nil }
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/authzconf/authzconf/loadgen/run"
 )
 
-// planned is a block that is to be run.
-type planned struct {
+// plannedBlock is a block that is to be run.
+type plannedBlock struct {
 	start  int // of the servers
 	number int // of the pair over all comparisons, or of the round
 	uses   []run.Use
@@ -22,7 +22,7 @@ type planned struct {
 const drawOrder = 0x5704
 
 // orderBlocks returns all blocks in their order.
-func orderBlocks(p *profile.Profile, seed int64) []planned {
+func orderBlocks(p *profile.Profile, seed int64) []plannedBlock {
 	random := rand.New(rand.NewPCG(uint64(seed), drawOrder))
 	if p.Rounds {
 		return orderRounds(p, seed, random)
@@ -33,7 +33,7 @@ func orderBlocks(p *profile.Profile, seed int64) []planned {
 // orderPairs spreads pairs over the starts of the servers. The sides of a pair follow each other, so that drift affects
 // both equally. Of two pairs of a comparison in a start, one begins with A and one with B (ABBA), in random order.
 // Comparisons take turns in an order that is drawn for each pair.
-func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []planned) {
+func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []plannedBlock) {
 	firstB := make([]bool, len(p.Comparisons))
 	start, position := -1, 0
 	for pair := range p.Pairs {
@@ -50,10 +50,10 @@ func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []pla
 				firstB[i] = !firstB[i]
 			}
 			number := pair*len(p.Comparisons) + i
-			block := func(role string, side profile.Side) planned {
-				return planned{start, number, []run.Use{{Comparison: c.Name, Role: role, AA: c.AA()}}, side, drawArrivals(seed, pair, i)}
+			block := func(role string, side profile.Side) plannedBlock {
+				return plannedBlock{start, number, []run.Use{{Comparison: c.Name, Role: role, AA: c.AA()}}, side, drawArrivals(seed, pair, i)}
 			}
-			two := []planned{block("A", c.A), block("B", c.B)}
+			two := []plannedBlock{block("A", c.A), block("B", c.B)}
 			if firstB[i] {
 				slices.Reverse(two)
 			}
@@ -66,14 +66,14 @@ func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []pla
 // orderRounds makes every side ask once in each round. The orders are the rows of a Williams square, whose first row
 // and names are drawn. Over all rows every side is equally often in each place, and equally often directly after each
 // other side, so that what a side leaves behind for the next affects all equally.
-func orderRounds(p *profile.Profile, seed int64, random *rand.Rand) (blocks []planned) {
+func orderRounds(p *profile.Profile, seed int64, random *rand.Rand) (blocks []plannedBlock) {
 	sides := p.Sides()
 	random.Shuffle(len(sides), func(i, j int) { sides[i], sides[j] = sides[j], sides[i] })
 	rows := williamsSquare(len(sides))
 	first := random.IntN(len(rows))
 	for round := range p.Pairs {
 		for _, i := range rows[(first+round)%len(rows)] {
-			blocks = append(blocks, planned{round * p.Starts / p.Pairs, round, p.UsesOf(sides[i]), sides[i], drawArrivals(seed, round, 0)})
+			blocks = append(blocks, plannedBlock{round * p.Starts / p.Pairs, round, p.UsesOf(sides[i]), sides[i], drawArrivals(seed, round, 0)})
 		}
 	}
 	return blocks

@@ -16,7 +16,7 @@ import (
 
 // predict compares the reviews of the last block with the prediction for its requests. The first time that a side
 // differs, it looks for the smallest schedule that shows it. It reports whether to go on.
-func (r *runner) predict(ctx context.Context, s *controlPlane, p planned, variant profile.Variant, start time.Time, sends []pacer.Send) bool {
+func (r *runner) predict(ctx context.Context, s *controlPlane, p plannedBlock, variant profile.Variant, start time.Time, sends []pacer.Send) bool {
 	at := len(r.out.Blocks) - 1
 	b := &r.out.Blocks[at]
 	for _, fault := range findFaults(r.Profile, b, sends) {
@@ -50,7 +50,7 @@ func (r *runner) repeatable(b *run.Block) bool {
 }
 
 // findSmallest looks for the smallest schedule that is not as predicted. differences are those of the whole schedule.
-func (r *runner) findSmallest(ctx context.Context, s *controlPlane, p planned, sends []pacer.Send, differences []string) *run.Smallest {
+func (r *runner) findSmallest(ctx context.Context, s *controlPlane, p plannedBlock, sends []pacer.Send, differences []string) *run.Smallest {
 	at, variant, text := len(r.out.Blocks)-1, p.side.Does(), ""
 	smallest := population.Smallest(sends, tries, func(fewer []pacer.Send) bool {
 		if ctx.Err() != nil {
@@ -80,7 +80,7 @@ func (r *runner) predictBlock(s *controlPlane, b *run.Block, variant profile.Var
 		b.Predicted, err = s.history.PredictSettled(variant, start, b.Log, b.Settled)
 	}
 	if err == nil {
-		b.Identities, err = s.history.CompareIdentities(variant, b.Log, s.own(), b.GivenUp)
+		b.Identities, err = s.history.CompareIdentities(variant, b.Log, s.ownReviews(), b.GivenUp)
 	}
 	b.Ungranted = b.FindUngranted(variant.Denied, r.Profile.Event.Kind != profile.NoEvent)
 	b.Log = nil
@@ -96,7 +96,7 @@ const (
 
 // resend sends some of a block's requests after the server has forgotten the checks, and returns what is not as
 // predicted.
-func (r *runner) resend(ctx context.Context, s *controlPlane, p planned, variant profile.Variant, sends []pacer.Send) ([]string, error) {
+func (r *runner) resend(ctx context.Context, s *controlPlane, p plannedBlock, variant profile.Variant, sends []pacer.Send) ([]string, error) {
 	if !r.forget(ctx, p.side) {
 		return nil, nil
 	}

@@ -26,7 +26,7 @@ type Progress struct {
 const progressEvery = time.Second
 
 // report reports how a block is going until the returned function is called.
-func (r *runner) report(i int, p planned, start time.Time, count func() tallies) (stop func()) {
+func (r *runner) report(i int, p plannedBlock, start time.Time, count func() tallies) (stop func()) {
 	if r.Progress == nil {
 		return func() {}
 	}

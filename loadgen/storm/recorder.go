@@ -21,14 +21,14 @@ import (
 // question is what the recorder's process is asked, one at a time. answer is what it returns.
 type (
 	question struct {
-		Kubeconfig recorder.Point `json:",omitempty"`
-		Since      *uint64        `json:",omitempty"`
-		Users      []string       `json:",omitempty"`
-		Count      *counting      `json:",omitempty"` // from now on, instead of keeping records
-		Read       bool           `json:",omitempty"`
-		Own        bool           `json:",omitempty"` // for the reviews of requests themselves
-		Profile    bool           `json:",omitempty"` // a profile of itself from now on, until Profiled
-		Profiled   bool           `json:",omitempty"`
+		Kubeconfig recorder.Point   `json:",omitempty"`
+		Since      *uint64          `json:",omitempty"`
+		Users      []string         `json:",omitempty"`
+		Count      *countingOptions `json:",omitempty"` // from now on, instead of keeping records
+		Read       bool             `json:",omitempty"`
+		Own        bool             `json:",omitempty"` // for the reviews of requests themselves
+		Profile    bool             `json:",omitempty"` // a profile of itself from now on, until Profiled
+		Profiled   bool             `json:",omitempty"`
 	}
 	answer struct {
 		Kubeconfig []byte

@@ -33,7 +33,7 @@ func TestServeRecorder(t *testing.T) {
 	if got := p.Since(p.Mark()); len(got) != 0 {
 		t.Errorf("%d records of nobody", len(got))
 	}
-	p.ask(question{Count: &counting{Start: time.Now(), Delay: time.Millisecond, Sigma: 1, Concurrency: 2}})
+	p.ask(question{Count: &countingOptions{Start: time.Now(), Delay: time.Millisecond, Sigma: 1, Concurrency: 2}})
 	if a := p.ask(question{Read: true}); a.Counted.total() != 0 || len(a.Counted.Arrived) != 2 || p.Err() != nil {
 		t.Errorf("counted %+v, %v", a.Counted, p.Err())
 	}

@@ -25,7 +25,7 @@ type reviews struct {
 	after time.Duration // when the block is settled; 0 if that does not matter
 	mu    sync.Mutex
 	tallies
-	own map[string]run.OwnReview // by the text of the review
+	ownByText map[string]run.OwnReview // by the text of the review
 	// checks are the checks of impersonation that are open. requests are the open reviews of requests themselves.
 	checks, requests int64
 }
@@ -41,8 +41,8 @@ type tallies struct {
 	ChecksAtOnce, RequestsAtOnce int64
 }
 
-// counting is how a recorder counts, and how long it takes to answer.
-type counting struct {
+// countingOptions is how a recorder counts, and how long it takes to answer.
+type countingOptions struct {
 	Start       time.Time
 	Settle      time.Duration // after which the block is settled
 	Delay       time.Duration
@@ -54,7 +54,7 @@ func newReviews(start time.Time, settle time.Duration) *reviews {
 	none := func() map[recorder.Point]map[string]int64 {
 		return map[recorder.Point]map[string]int64{recorder.Front: {}, recorder.Back: {}}
 	}
-	return &reviews{start: start, after: settle, tallies: tallies{Arrived: none(), Settled: none()}, own: map[string]run.OwnReview{}}
+	return &reviews{start: start, after: settle, tallies: tallies{Arrived: none(), Settled: none()}, ownByText: map[string]run.OwnReview{}}
 }
 
 // isOther reports whether a review has nothing to do with the storm.
@@ -68,7 +68,7 @@ func (s *controlPlane) others() isOther {
 	return nil
 }
 
-func (r *reviews) counting(c counting, others isOther) *recorder.StormHooks {
+func (r *reviews) counting(c countingOptions, others isOther) *recorder.StormHooks {
 	out := &recorder.StormHooks{Arrived: r.arrive, Read: r.read, Answered: r.answered, Other: others}
 	if c.Delay > 0 {
 		out.Delay = func() time.Duration { return time.Duration(float64(c.Delay) * math.Exp(c.Sigma*rand.NormFloat64())) }
@@ -117,25 +117,25 @@ func (r *reviews) read(verb string, body []byte) {
 	at := time.Since(r.start)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen, known := r.own[string(body)]
+	seen, known := r.ownByText[string(body)]
 	if !known {
-		if len(r.own) >= mostOwn {
+		if len(r.ownByText) >= mostOwn {
 			return
 		}
 		seen.First = at
 	}
 	seen.Count++
-	r.own[string(body)] = seen
+	r.ownByText[string(body)] = seen
 }
 
 // ownReviews returns the reviews of requests themselves, or nil if there were more than are kept.
 func (r *reviews) ownReviews() map[string]run.OwnReview {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.own) >= mostOwn {
+	if len(r.ownByText) >= mostOwn {
 		return nil
 	}
-	return maps.Clone(r.own)
+	return maps.Clone(r.ownByText)
 }
 
 // isCheck reports whether a review with the verb is about an impersonation, and not about the request itself.
@@ -209,8 +209,8 @@ func (t tallies) fill(b *run.Block, cached bool) {
 }
 
 func (r *runner) count(s *controlPlane, start time.Time, delayed bool) (read func() tallies) {
-	s.own = func() map[string]run.OwnReview { return nil }
-	c := counting{Start: start, Settle: r.Profile.Settle}
+	s.ownReviews = func() map[string]run.OwnReview { return nil }
+	c := countingOptions{Start: start, Settle: r.Profile.Settle}
 	if delayed {
 		c.Delay, c.Sigma, c.Concurrency = r.Profile.WebhookDelay, r.Profile.Authorizer.Sigma, r.Profile.Authorizer.Concurrency
 	}
@@ -219,11 +219,11 @@ func (r *runner) count(s *controlPlane, start time.Time, delayed bool) (read fun
 		return func() tallies { return tallies{} }
 	case r.recorder != nil:
 		r.recorder.ask(question{Count: &c})
-		s.own = func() map[string]run.OwnReview { return r.recorder.ask(question{Own: true}).Own }
+		s.ownReviews = func() map[string]run.OwnReview { return r.recorder.ask(question{Own: true}).Own }
 		return func() tallies { return r.recorder.ask(question{Read: true}).Counted }
 	}
 	counted := newReviews(start, c.Settle)
-	s.own = counted.ownReviews
+	s.ownReviews = counted.ownReviews
 	for _, t := range s.targets {
 		t.Count(counted.counting(c, s.others()))
 	}

@@ -99,7 +99,7 @@ func (c counters) since(before counters) (list []sample) {
 // to be complete.
 func (s *controlPlane) read() (counters, error) {
 	all := counters{}
-	all.add(s.counted)
+	all.add(s.countedBefore)
 	for _, admin := range s.each {
 		c, err := scrapeUnshared(context.Background(), admin, scraped...)
 		if err != nil {

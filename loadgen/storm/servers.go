@@ -35,12 +35,12 @@ type controlPlane struct {
 	generator  shard.Generator
 	// history predicts what its authorizer is asked.
 	history *population.History
-	// own returns the reviews of requests themselves since the counting began, by their texts, or nil if nobody sees
+	// ownReviews returns the reviews of requests themselves since the counting began, by their texts, or nil if nobody sees
 	// them.
-	own func() map[string]run.OwnReview
-	// spent and counted are what API servers had used and counted when they were restarted.
-	spent   time.Duration
-	counted counters
+	ownReviews func() map[string]run.OwnReview
+	// spentBefore and countedBefore are what API servers had used and counted when they were restarted.
+	spentBefore   time.Duration
+	countedBefore counters
 }
 
 // start starts the servers. Local ones share one etcd, so that they have the same objects and accept the same tokens.
@@ -74,7 +74,7 @@ func (r *runner) startServer(ctx context.Context, name profile.Server, first *se
 	if err != nil {
 		return nil, err
 	}
-	s := &controlPlane{name: name, counted: counters{}, history: history}
+	s := &controlPlane{name: name, countedBefore: counters{}, history: history}
 	r.servers[name] = s
 	for i := range r.Profile.APIServers {
 		o := r.options(name, first)
@@ -171,7 +171,7 @@ func (s *controlPlane) credentials() (admin, anonymous *rest.Config) {
 }
 
 func (s *controlPlane) measureUse() (cpu time.Duration, rss int64) {
-	cpu = s.spent
+	cpu = s.spentBefore
 	for _, t := range s.targets {
 		used, resident := shard.Used(t.PIDs().KubeAPIServer)
 		cpu, rss = cpu+used, rss+resident
@@ -207,8 +207,8 @@ func (s *controlPlane) restart(ctx context.Context) error {
 		if s.balancer != nil {
 			s.balancer.Set(s.backends(nil)...)
 		}
-		s.spent += cpuTime
-		s.counted.add(counts)
+		s.spentBefore += cpuTime
+		s.countedBefore.add(counts)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestSearchEndedByTheUser(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	smallest := r.findSmallest(ended, nil, planned{side: a}, sends, []string{"one review too many"}) // without a server, so nothing is sent
+	smallest := r.findSmallest(ended, nil, plannedBlock{side: a}, sends, []string{"one review too many"}) // without a server, so nothing is sent
 	if smallest.Count != len(sends) || len(smallest.Requests) != shownRequests || !strings.Contains(smallest.Text, "one review too many") {
 		t.Errorf("%d requests, %d of them shown: %s", smallest.Count, len(smallest.Requests), smallest.Text)
 	}

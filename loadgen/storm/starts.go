@@ -68,7 +68,7 @@ func (r *runner) renew(ctx context.Context, s *controlPlane) error {
 // warmUp opens the connections to a server again, and has the agents of its first side ask it as themselves, so that
 // nothing is remembered of impersonation. It discards the results.
 func (r *runner) warmUp(ctx context.Context, s *controlPlane, start int) error {
-	i := slices.IndexFunc(r.plan, func(p planned) bool { return p.side.Server == s.name })
+	i := slices.IndexFunc(r.plan, func(p plannedBlock) bool { return p.side.Server == s.name })
 	side := profile.Side{Variant: r.plan[i].side.Variant, Server: s.name}
 	r.count(s, time.Now(), true)
 	o := shard.Order{Side: side, Seed: r.plan[i].seed + uint64(start), WarmUp: true}

@@ -69,7 +69,7 @@ type runner struct {
 	servers    map[profile.Server]*controlPlane
 	generators []shard.Generator          // one for all servers, or one for each
 	last       map[profile.Side]time.Time // when a block of the side ended
-	plan       []planned
+	plan       []plannedBlock
 	shrunk     map[profile.Side]bool // where the smallest schedule was looked for
 	undo       []func() error        // removes what the run has created for itself
 	recorder   *recorderProcess      // if it is nil, the recorder is part of this process

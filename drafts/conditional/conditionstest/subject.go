@@ -18,9 +18,9 @@ import (
 // subject answers reviews by an authorizer written in Go. The conditions of the authorizer are Go values. subject keeps
 // them under the form that a review shows, and evaluates them when a review sends that form back.
 type subject struct {
-	ctx        context.Context
-	authorizer authorizer.Authorizer
-	given      sync.Map // of conditionalDecision
+	ctx            context.Context
+	authorizer     authorizer.Authorizer
+	givenDecisions sync.Map // of conditionalDecision
 }
 
 // conditionalDecision is a decision with the request that it was given for.
@@ -42,12 +42,12 @@ func (s *subject) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAc
 	if d.IsUnion() {
 		chain = chain[0].ConditionsChain
 	}
-	s.given.Store(key(chain), conditionalDecision{d, attributes})
+	s.givenDecisions.Store(key(chain), conditionalDecision{d, attributes})
 	return vectors.SubjectAccessReviewStatus{ConditionsChain: chain}
 }
 
 func (s *subject) Evaluate(q *vectors.AuthorizationConditionsRequest) vectors.AuthorizationConditionsResponse {
-	kept, isKnown := s.given.Load(key(q.ConditionSets))
+	kept, isKnown := s.givenDecisions.Load(key(q.ConditionSets))
 	if !isKnown {
 		return concrete(authorizer.DecisionDeny, "", errors.New("the authorizer did not give these conditions"))
 	}

@@ -61,7 +61,7 @@ const userPrefix = "authzconf:vector:"
 
 // under does something while the webhooks follow a script.
 func (p *player) under(s *script, do func() (answer, error)) (answer, error) {
-	s.answered = map[string][]vectors.ConditionSet{}
+	s.answeredSets = map[string][]vectors.ConditionSet{}
 	p.said.follow(s)
 	defer p.said.follow(nil)
 	return do()

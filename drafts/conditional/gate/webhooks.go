@@ -41,9 +41,9 @@ type script struct {
 	// insists is the decision to which the webhooks evaluate all conditions, possible or not. If it is empty, they
 	// evaluate the conditions.
 	insists vectors.Decision
-	// answered are the sets that each link has answered with, by check and name.
-	answered map[string][]vectors.ConditionSet
-	events   []string
+	// answeredSets are the sets that each link has answered with, by check and name.
+	answeredSets map[string][]vectors.ConditionSet
+	events       []string
 	// modes are the modes in which the webhooks of the chain were asked for conditions. versions are the versions of
 	// the objects on which conditions were evaluated.
 	modes    []vectors.Mode
@@ -136,7 +136,7 @@ func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) 
 	}
 	answer, err := w.wire.AnswerAccess(status)
 	if sent, readErr := w.wire.ReadAccess(answer); err == nil && readErr == nil && sent.ConditionsChain != nil {
-		s.answered[check+a.Name] = sent.ConditionsChain
+		s.answeredSets[check+a.Name] = sent.ConditionsChain
 	}
 	return answer, err
 }
@@ -150,7 +150,7 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 	}
 	for check, chain := range map[string][]vectors.Authorizer{"": s.chain, second: s.compound} {
 		a := link(chain, place)
-		if a == nil || !reflect.DeepEqual(q.ConditionSets, s.answered[check+a.Name]) {
+		if a == nil || !reflect.DeepEqual(q.ConditionSets, s.answeredSets[check+a.Name]) {
 			continue
 		}
 		s.versions = append(s.versions, versionsOf(q.ConditionData)...)

@@ -32,7 +32,7 @@ func TestConditions(t *testing.T) {
 		{"twice", "evaluates what nobody has answered", append(set("x"), set("x")...), of("vector-1-0"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &webhooks{wire: wire.Seed, now: &script{user: "u", verb: "create", object: "vector-1", chain: v.Chain, answered: map[string][]vectors.ConditionSet{}}}
+			w := &webhooks{wire: wire.Seed, now: &script{user: "u", verb: "create", object: "vector-1", chain: v.Chain, answeredSets: map[string][]vectors.ConditionSet{}}}
 			asks := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
 			asks.User, asks.ResourceAttributes = "u", &authorizationv1.ResourceAttributes{Verb: "create", Resource: "configmaps"}
 			review, err := w.wire.AskAccess(asks)

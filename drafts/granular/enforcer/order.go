@@ -17,12 +17,12 @@ func (c Change) findReordered() []fieldpath.Path {
 	}
 	w := &orderWalk{schema: c.Type.Schema}
 	w.visit(c.Type.TypeRef, c.Old, c.New, nil)
-	return w.found
+	return w.paths
 }
 
 type orderWalk struct {
 	schema *smdschema.Schema
-	found  []fieldpath.Path
+	paths  []fieldpath.Path
 }
 
 func (w *orderWalk) visit(ref smdschema.TypeRef, old, updated any, path fieldpath.Path) {
@@ -59,7 +59,7 @@ func (w *orderWalk) list(list *smdschema.List, old, updated []any, path fieldpat
 		}
 	}
 	if !slices.IsSorted(stay) {
-		w.found = append(w.found, path.Copy())
+		w.paths = append(w.paths, path.Copy())
 	}
 	for _, id := range slices.Sorted(maps.Keys(before)) {
 		if at, ok := after[id]; ok && len(list.Keys) > 0 {

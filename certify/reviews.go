@@ -50,11 +50,11 @@ type reviewCollector struct {
 
 // collect adds the new reviews that a scenario sends on an API server.
 func (c *reviewCollector) collect(s *scenarios.Scenario, f scenarios.Facts) error {
-	played, err := oracle.Play(s, f, fixtures.FS)
+	predictions, err := oracle.Play(s, f, fixtures.FS)
 	if err != nil {
 		return err
 	}
-	for _, r := range visibleReviews(played) {
+	for _, r := range visibleReviews(predictions) {
 		raw, err := json.Marshal(r)
 		if err != nil {
 			return err
@@ -74,8 +74,8 @@ func (c *reviewCollector) collect(s *scenarios.Scenario, f scenarios.Facts) erro
 }
 
 // visibleReviews returns the reviews of a scenario that webhooks see.
-func visibleReviews(played []oracle.PredictedRequest) (out []spec) {
-	for _, p := range played {
+func visibleReviews(predictions []oracle.PredictedRequest) (out []spec) {
+	for _, p := range predictions {
 		for _, segment := range p.Prediction.Segments {
 			for _, run := range segment.Runs {
 				for _, r := range run {

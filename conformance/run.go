@@ -77,14 +77,14 @@ func measureOwnMemory() int64 {
 	if err != nil {
 		return 0
 	}
-	own := os.Getpid()
+	ownProcess := os.Getpid()
 	var sum, files uint64
 	for _, p := range processes {
 		stat, err := p.Stat()
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		if isOurs := p.PID == own || stat.PPID == own; !isOurs {
+		if isOurs := p.PID == ownProcess || stat.PPID == ownProcess; !isOurs {
 			continue
 		}
 		if status, err := p.NewStatus(); err == nil {

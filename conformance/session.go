@@ -99,7 +99,7 @@ func (s *Session) runCell(c *Cell) {
 	}
 	s.runAgents(c)
 	var wg sync.WaitGroup
-	var quick, alone, late []*scenarios.Scenario
+	var quick, separate, late []*scenarios.Scenario
 	for _, scenario := range c.Plan.Runs() {
 		switch {
 		case c.isKubectlLate && scenario.RunsKubectl():
@@ -107,12 +107,12 @@ func (s *Session) runCell(c *Cell) {
 		case scenario.Waits() > 0:
 			wg.Go(func() { c.Run(s.ctx, run, scenario, nil) })
 		case scenario.Alone():
-			alone = append(alone, scenario)
+			separate = append(separate, scenario)
 		default:
 			quick = append(quick, scenario)
 		}
 	}
-	s.runInOrder(c, run, slices.Concat(quick, alone))
+	s.runInOrder(c, run, slices.Concat(quick, separate))
 	wg.Wait()
 	finished()
 	if len(late) > 0 {

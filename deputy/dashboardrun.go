@@ -280,8 +280,8 @@ func (p *dashboardPlan) grants(isConstrained bool) []scenarios.Grant {
 		g.Subject = dashboardSubject
 		grants = append(grants, g)
 	}
-	for _, own := range p.file.Own {
-		grants = append(grants, grantOf(dashboardSubject, own.Verb, own))
+	for _, allowance := range p.file.Own {
+		grants = append(grants, grantOf(dashboardSubject, allowance.Verb, allowance))
 	}
 	if isConstrained {
 		for _, r := range p.file.Requests {

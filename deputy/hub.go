@@ -41,7 +41,7 @@ func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err
 	if err != nil {
 		return nil, err
 	}
-	own, err := authority.issue("hub", x509.ExtKeyUsageServerAuth)
+	certificate, err := authority.issue("hub", x509.ExtKeyUsageServerAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err
 	if err != nil {
 		return nil, err
 	}
-	listener := tls.NewListener(tcpListener, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.pool, MinVersion: tls.VersionTLS12})
+	listener := tls.NewListener(tcpListener, &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.pool, MinVersion: tls.VersionTLS12})
 	h.closers = append(h.closers, listener.Close)
 	go func() { _ = h.Serve(listener) }()
 	for n, name := range names {

@@ -35,16 +35,16 @@ func proxyGrants(people []*Identity, isConstrained bool) []scenarios.Grant {
 
 // actionGrants returns the grants of constrained impersonation for what is done on behalf of people.
 func actionGrants() []scenarios.Grant {
-	on := func(verbs ...string) []string {
+	actionVerbs := func(verbs ...string) []string {
 		return seq.Map(verbs, func(verb string) string { return "impersonate-on:user-info:" + verb })
 	}
 	proxy := scenarios.Subject{User: proxyName}
 	grants := []scenarios.Grant{
-		{Subject: proxy, Verbs: on("create"), APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
-		{Subject: proxy, Verbs: on("get"), NonResourceURLs: []string{"/api", "/apis", "/version", "/debug/pprof"}},
+		{Subject: proxy, Verbs: actionVerbs("create"), APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
+		{Subject: proxy, Verbs: actionVerbs("get"), NonResourceURLs: []string{"/api", "/apis", "/version", "/debug/pprof"}},
 	}
 	for _, k := range kinds {
-		grants = append(grants, scenarios.Grant{Subject: proxy, Verbs: on(sortedVerbs()...), APIGroups: []string{k.group}, Resources: []string{k.fullResource()}})
+		grants = append(grants, scenarios.Grant{Subject: proxy, Verbs: actionVerbs(sortedVerbs()...), APIGroups: []string{k.group}, Resources: []string{k.fullResource()}})
 	}
 	return grants
 }

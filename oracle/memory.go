@@ -164,7 +164,7 @@ func notApplicable(mode Mode, requestedUser, requestor scenarios.User) string {
 	switch mode {
 	case AssociatedNode, ArbitraryNode:
 		_, _, fromAccount := scenarios.SplitServiceAccount(requestor.Name)
-		on := requestor.Extra[serviceaccount.NodeNameKey]
+		nodeNames := requestor.Extra[serviceaccount.NodeNameKey]
 		switch {
 		case !isNode:
 			return fmt.Sprintf("%q is not a node (system:node: and a DNS subdomain)", requestedUser.Name)
@@ -173,10 +173,10 @@ func notApplicable(mode Mode, requestedUser, requestor scenarios.User) string {
 		case mode == ArbitraryNode:
 		case !fromAccount:
 			return fmt.Sprintf("%q is not a service account, so it runs on no node", requestor.Name)
-		case len(on) != 1:
+		case len(nodeNames) != 1:
 			return "the requestor's token is bound to no node (no extra " + serviceaccount.NodeNameKey + ")"
-		case on[0] != node:
-			return fmt.Sprintf("the requestor is on node %q, not on %q", on[0], node)
+		case nodeNames[0] != node:
+			return fmt.Sprintf("the requestor is on node %q, not on %q", nodeNames[0], node)
 		}
 	case ServiceAccount:
 		switch {

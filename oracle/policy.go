@@ -148,8 +148,8 @@ var nodesYAML []byte
 
 // nodeAuthorizer decides as NodeAuthorizer.Authorize does (k8s.io/kubernetes/plugin/pkg/auth/authorizer/node/node_authorizer.go).
 func (s *Server) nodeAuthorizer(spec authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision {
-	node, named := strings.CutPrefix(spec.User, nodeUserPrefix)
-	if !named || !slices.Contains(spec.Groups, nodesGroup) {
+	node, isNode := strings.CutPrefix(spec.User, nodeUserPrefix)
+	if !isNode || !slices.Contains(spec.Groups, nodesGroup) {
 		return AuthorizerDecision{Decision: scenarios.NoOpinion}
 	}
 	if node == "" {

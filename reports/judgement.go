@@ -144,9 +144,9 @@ func (c *conclusion) addGroup(g *Group) {
 
 // hasCertainlyFailed reports whether something failed in the group that nothing which is unknown explains.
 func (g *Group) hasCertainlyFailed() bool {
-	own := &conclusion{}
-	own.addGroup(g)
-	isSound := g.Cell != nil && len(own.unknown) == 0
+	groupConclusion := &conclusion{}
+	groupConclusion.addGroup(g)
+	isSound := g.Cell != nil && len(groupConclusion.unknown) == 0
 	return slices.ContainsFunc(g.Cases, func(r Result) bool {
 		isFailure := r.Verdict == verdicts.Failed && r.KnownFailing == ""
 		isSure := isSound || r.Certain

@@ -63,11 +63,11 @@ func (v *stepJudge) checkOutput(stream string, want []string, got string) {
 		v.compare(stream, "nothing", cmp.Or(got, "nothing"))
 	}
 	for n, text := range want {
-		shown := text
+		printed := text
 		if !strings.Contains(got, text) {
-			shown = cmp.Or(got, "nothing")
+			printed = cmp.Or(got, "nothing")
 		}
-		v.compare(fmt.Sprintf("%s[%d]", stream, n), text, shown)
+		v.compare(fmt.Sprintf("%s[%d]", stream, n), text, printed)
 	}
 }
 

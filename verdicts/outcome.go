@@ -251,12 +251,12 @@ func (v *stepJudge) expectedSources(got []string) (want []string) {
 	if ip := headers.Get("X-Real-Ip"); !slices.Contains(want, ip) {
 		add(ip)
 	}
-	own := loopback
+	peer := loopback
 	if !v.e.Capabilities.Processes() && len(got) > 0 {
-		own = got[len(got)-1]
+		peer = got[len(got)-1]
 	}
-	if n := len(want); n == 0 || want[n-1] != own {
-		add(own)
+	if n := len(want); n == 0 || want[n-1] != peer {
+		add(peer)
 	}
 	return want
 }

@@ -33,16 +33,16 @@ func (d *caseBuilder) addNearMisses() {
 			a, team := right.ResourceAttributes, d.newName()
 			member := *right.DeepCopy()
 			member.User, member.Groups = d.newName(), append(member.Groups, team)
-			alone := *member.DeepCopy()
-			alone.Groups = []string{"system:authenticated"}
+			withoutTeam := *member.DeepCopy()
+			withoutTeam.Groups = []string{"system:authenticated"}
 			g := newGrant(right.User, verb, o, a.Namespace, a.Name)
 			c.Grants = append(c.Grants, g)
 			g.Subject = scenarios.Subject{Group: team}
 			c.Grants = append(c.Grants, g)
 			if misses := nearMisses(right, sub); side == 0 {
-				c.Reviews = append(append(c.Reviews, right, member, alone), misses...)
+				c.Reviews = append(append(c.Reviews, right, member, withoutTeam), misses...)
 			} else {
-				c.Reviews = append(append(c.Reviews, misses...), alone, member, right)
+				c.Reviews = append(append(c.Reviews, misses...), withoutTeam, member, right)
 			}
 			right.User = everything
 			c.Reviews = append(c.Reviews, right)

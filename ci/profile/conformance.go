@@ -121,9 +121,9 @@ var (
 // findPart returns the part of authzconf that the functions of a sample belong to, the innermost given first.
 func findPart(functions []string) string {
 	for _, name := range functions {
-		own, isOurs := strings.CutPrefix(name, module)
+		path, isOurs := strings.CutPrefix(name, module)
 		for _, p := range ownParts {
-			if isOurs && strings.HasPrefix(own, p.begins) {
+			if isOurs && strings.HasPrefix(path, p.begins) {
 				return p.part
 			}
 		}

@@ -357,12 +357,12 @@ const (
 )
 
 // Claim creates a namespace that shows that a storm has the cluster for itself. If another has claimed it, the error
-// says which. own labels all other namespaces of storms; those of an earlier storm must be gone first.
-func (c *Cluster) Claim(ctx context.Context, name, own string) error {
+// says which. stormLabel labels all other namespaces of storms; those of an earlier storm must be gone first.
+func (c *Cluster) Claim(ctx context.Context, name, stormLabel string) error {
 	host, _ := os.Hostname()
 	claimant := fmt.Sprintf("process %d on %s since %s", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
 	for end := time.Now().Add(leaving); ; {
-		going, err := c.findEarlierRun(ctx, name, own)
+		going, err := c.findEarlierRun(ctx, name, stormLabel)
 		if err != nil {
 			return err
 		}
@@ -387,15 +387,15 @@ func (c *Cluster) Claim(ctx context.Context, name, own string) error {
 
 // findEarlierRun returns the name of another storm's namespace that is being removed, if there is one. One that stays is
 // an error.
-func (c *Cluster) findEarlierRun(ctx context.Context, name, own string) (going string, err error) {
+func (c *Cluster) findEarlierRun(ctx context.Context, name, stormLabel string) (going string, err error) {
 	list, err := c.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}
 	for _, s := range list.Items {
-		_, theirs := s.Labels[own]
+		_, isOfStorm := s.Labels[stormLabel]
 		switch {
-		case s.Name != name && !theirs:
+		case s.Name != name && !isOfStorm:
 		case s.DeletionTimestamp != nil:
 			going = s.Name
 		case s.Labels[Label] == "":

@@ -30,10 +30,10 @@ func removeAll(ctx context.Context, name string) error {
 // /proc, none is found.
 func isBeingMade(name string) bool {
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
-	own := filepath.Join("/proc", strconv.Itoa(os.Getpid()), "cmdline")
+	ownCommandLine := filepath.Join("/proc", strconv.Itoa(os.Getpid()), "cmdline")
 	for _, command := range commands {
 		line, err := os.ReadFile(command)
-		if err != nil || command == own {
+		if err != nil || command == ownCommandLine {
 			continue // it has ended
 		}
 		words := bytes.Split(line, []byte{0})

@@ -116,11 +116,11 @@ func (f *reproduceFlags) execute(c *cobra.Command, p product.Product, plan produ
 	invocation.Seed = f.seed
 	show := newProductProgress(c.ErrOrStderr(), plan.Cases(), false)
 	defer show.end()
-	made, err := product.Execute(c.Context(), product.Run{
+	result, err := product.Execute(c.Context(), product.Run{
 		PreparedRun: &product.PreparedRun{Product: p, Plan: plan}, Invocation: invocation, Command: commandLine,
 		Say: show.say, Status: show.showStatus, Judged: show.addResult,
 	})
-	return made, invalid(err)
+	return result, invalid(err)
 }
 
 // tryScenarios runs the scenarios of a finding, and no others.
@@ -133,7 +133,7 @@ func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Findin
 	if err != nil {
 		return nil, err
 	}
-	made, err := f.execute(c, conformance.Product, plan)
+	result, err := f.execute(c, conformance.Product, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (f *reproduceFlags) tryScenarios(c *cobra.Command, finding *findings.Findin
 				continue
 			}
 			t := reproduced{Cell: cell.Target.Cell.Name, Scenario: item.Scenario.ID}
-			result, evidence, err := judgeItem(made.Log.View(), t.Cell, item)
+			result, evidence, err := judgeItem(result.Log.View(), t.Cell, item)
 			if err != nil {
 				return nil, invalid(err)
 			}
@@ -227,17 +227,17 @@ func (f *reproduceFlags) tryPath(c *cobra.Command, finding *findings.Finding) ([
 	if err != nil {
 		return nil, err
 	}
-	made, err := f.execute(c, upgrade.Product, plan)
+	result, err := f.execute(c, upgrade.Product, plan)
 	if err != nil {
 		return nil, err
 	}
 	t := reproduced{Cell: version, Scenario: finding.Path, Seen: findings.Unclear, Why: "it was not seen in " + reports.Plural(len(p.Stages)-1, "restart") +
 		", which proves nothing: it depends on which permissions are read first"}
-	switch made.Report.Outcome.ExitCode {
+	switch result.Report.Outcome.ExitCode {
 	case exitFailed:
 		t.Seen, t.Why = findings.Happens, ""
 	case exitInvalid:
-		t.Why = "nothing could be judged, after " + made.Report.Finished.Sub(made.Report.Started).Round(time.Second).String()
+		t.Why = "nothing could be judged, after " + result.Report.Finished.Sub(result.Report.Started).Round(time.Second).String()
 	}
 	return []reproduced{t}, nil
 }

@@ -40,7 +40,7 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 		return err
 	}
 	show := newProductProgress(c.ErrOrStderr(), prepared.Plan.Cases(), line.Options.Verbose)
-	made, err := product.Execute(c.Context(), product.Run{
+	result, err := product.Execute(c.Context(), product.Run{
 		PreparedRun: prepared, Invocation: invocation, Command: commandLine, Say: show.say, Status: show.showStatus, Judged: show.addResult,
 	})
 	show.end()
@@ -48,18 +48,18 @@ func runProduct(c *cobra.Command, line *product.CommandLine, args []string) erro
 		return invalid(err)
 	}
 	// The findings are printed even if they cannot be written.
-	unwritten := output.Save(made)
+	unwritten := output.Save(result)
 	summary := pages.SummaryOptions{}
 	if unwritten == nil {
 		summary.Folder = line.Options.ReportDir
 	}
-	if err := pages.WriteSummary(c.OutOrStdout(), made.Report, summary); err != nil {
+	if err := pages.WriteSummary(c.OutOrStdout(), result.Report, summary); err != nil {
 		return invalid(err)
 	}
 	if unwritten != nil {
 		return invalid(unwritten)
 	}
-	return exitWith(made.Report.Outcome.ExitCode)
+	return exitWith(result.Report.Outcome.ExitCode)
 }
 
 // writeDryRun writes what a plan says about itself, and its cases.

@@ -169,17 +169,17 @@ type batch struct {
 func (s *sequence) predict(bare *scenarios.Scenario, f scenarios.Facts) (*scenarios.Scenario, []oracle.PredictedRequest, error) {
 	out := cases.WithoutExpectations(bare)
 	out.Requires.Gate = f.Gate
-	played, err := oracle.Play(out, f, fixtures.FS)
+	predictions, err := oracle.Play(out, f, fixtures.FS)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: the model: %w", bare.ID, err)
 	}
-	s.fillIn(out, played)
-	return out, played, nil
+	s.fillIn(out, predictions)
+	return out, predictions, nil
 }
 
 // fillIn fills in what the model predicts.
-func (s *sequence) fillIn(scenario *scenarios.Scenario, played []oracle.PredictedRequest) {
-	for _, p := range played {
+func (s *sequence) fillIn(scenario *scenarios.Scenario, predictions []oracle.PredictedRequest) {
+	for _, p := range predictions {
 		scenario.Steps[p.Step].Expect = p.Prediction.Expect()
 	}
 	if tamper := s.cell.plan.o.tamper; tamper != nil {
@@ -187,8 +187,8 @@ func (s *sequence) fillIn(scenario *scenarios.Scenario, played []oracle.Predicte
 	}
 }
 
-func (s *sequence) prepareBatch(b *batch, own []cases.Case) (err error) {
-	for _, c := range own {
+func (s *sequence) prepareBatch(b *batch, batchCases []cases.Case) (err error) {
+	for _, c := range batchCases {
 		w := s.walk(withLastRequests(c, b.special), b)
 		for _, p := range w.parts {
 			p.number, p.choice = c.Number, c.Choice

@@ -146,20 +146,20 @@ func (s *sequence) judgeCase(p *preparedCase, e *verdicts.Evidence) (undecided i
 		p.result = verdicts.Judge(p.scenario, e)
 		return 0, nil
 	}
-	played, sureSteps, err := oracle.PlayAt(p.scenario, p.askedTarget.Facts, fixtures.FS, times)
+	predictions, sureSteps, err := oracle.PlayAt(p.scenario, p.askedTarget.Facts, fixtures.FS, times)
 	if err != nil {
 		return 0, fmt.Errorf("%s: the model: %w", p.scenario.ID, err)
 	}
-	p.predicted = played
-	s.fillIn(p.scenario, played)
-	for i := range played[1:] { // as they were, for whoever sends them again
-		if before := &p.scenario.Steps[played[i+1].Step-1]; before.Wait > 0 {
+	p.predicted = predictions
+	s.fillIn(p.scenario, predictions)
+	for i := range predictions[1:] { // as they were, for whoever sends them again
+		if before := &p.scenario.Steps[predictions[i+1].Step-1]; before.Wait > 0 {
 			before.Wait = scenarios.Duration(max(times[i+1].Sent-times[i].Answered, 1))
 		}
 	}
 	if undecided = len(times) - sureSteps; undecided > 0 {
 		scenario, evidence := *p.scenario, *e
-		scenario.Steps, evidence.Steps = scenario.Steps[:played[sureSteps].Step], evidence.Steps[:sureSteps]
+		scenario.Steps, evidence.Steps = scenario.Steps[:predictions[sureSteps].Step], evidence.Steps[:sureSteps]
 		p.result = verdicts.Judge(&scenario, &evidence)
 		return undecided, nil
 	}

@@ -20,8 +20,8 @@ func (c counts) addCase(p *preparedCase, e *verdicts.Evidence) {
 			c.addChecks(&e.Steps[i])
 		}
 	}
-	for _, played := range p.predicted {
-		for _, d := range played.Prediction.Attempts {
+	for _, prediction := range p.predicted {
+		for _, d := range prediction.Prediction.Attempts {
 			c[metricKey(verdicts.AttemptsMetric, d.Mode, d.Decision)] += d.Count
 		}
 	}

@@ -169,11 +169,11 @@ func (p *Plan) Cases() (cases []product.Case) {
 // DescribeGroup implements product.GroupDescriber: the version and the gate of a stage, and the setups that are made there.
 func (p *Plan) DescribeGroup(name string) string {
 	i := slices.IndexFunc(p.stages, func(s *StagePlan) bool { return s.Name() == name })
-	made := "nothing"
+	permissions := "nothing"
 	if setups := p.stages[i].Made; len(setups) > 0 {
-		made = strings.Join(setups, ", ")
+		permissions = strings.Join(setups, ", ")
 	}
-	return conformance.DescribeTarget(p.stages[i].Target) + ", makes " + made
+	return conformance.DescribeTarget(p.stages[i].Target) + ", makes " + permissions
 }
 
 // Select leaves out cases. The path is gone along all the same.

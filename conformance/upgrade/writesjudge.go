@@ -70,13 +70,13 @@ func decodeObject(text string) (object map[string]any) {
 // dropOwn returns an object without what the API server writes itself: what changes with every write, and what it adds to a new
 // object.
 func (w Write) dropOwn(object map[string]any) map[string]any {
-	own := []string{"resourceVersion", "managedFields", "generation"}
+	serverFields := []string{"resourceVersion", "managedFields", "generation"}
 	if w.Verb == WriteCreate {
-		own = append(own, "uid", "creationTimestamp")
+		serverFields = append(serverFields, "uid", "creationTimestamp")
 	}
 	metadata, _ := object["metadata"].(map[string]any)
 	rest := mergePatch(map[string]any{}, metadata)
-	for _, field := range own {
+	for _, field := range serverFields {
 		delete(rest, field)
 	}
 	return mergePatch(object, map[string]any{"metadata": nil, "ownMetadata": rest})

@@ -333,16 +333,16 @@ func (p *Path) check(whole string, at func(stage int) string) error {
 		return fmt.Errorf("%s: direct and highAvailability exclude each other: high availability is a balancer", whole)
 	}
 	var errs []error
-	made := map[string]int{}
+	createdBy := map[string]int{}
 	for i, stage := range p.Stages {
 		for _, setup := range stage.Make {
-			switch first, twice := made[setup]; {
+			switch first, twice := createdBy[setup]; {
 			case twice:
 				errs = append(errs, fmt.Errorf("%s: the setup %s is made on stage %d already", at(i), setup, first+1))
 			case !p.TakesPart(setup):
 				errs = append(errs, fmt.Errorf("%s: the setup %s is made here and is none of setups", at(i), setup))
 			}
-			made[setup] = i
+			createdBy[setup] = i
 		}
 		if err := p.checkStage(i, stage); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", at(i), err))

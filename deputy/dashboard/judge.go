@@ -362,7 +362,7 @@ func (j *Judge) checkUser(r Request, a arrival) string {
 // judgeUnrequested judges a request that arrived without having to. It counts reads as the person, discovery, and what
 // the dashboard may do under its own account. Anything else is a failure.
 func (j *Judge) judgeUnrequested(out *Findings, r Request, a arrival) {
-	isOwn := a.isByDashboard && slices.ContainsFunc(j.file.Own, func(own Attributes) bool { return own.covers(a.Attributes) })
+	isOwn := a.isByDashboard && slices.ContainsFunc(j.file.Own, func(allowance Attributes) bool { return allowance.covers(a.Attributes) })
 	isDiscovery := a.Resource == "" && !a.writesByMethod()
 	isAtItsCluster := slices.ContainsFunc(slices.Concat(r.Arrives, r.Asks), func(want Attributes) bool { return want.Cluster == a.Cluster })
 	isElsewhere := len(j.file.clusters) > 0 && !isAtItsCluster

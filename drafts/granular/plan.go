@@ -105,11 +105,11 @@ func (p *plan) record(ctx context.Context, bench *Bench, log *record.Log, o prod
 
 // Judge implements product.Plan.
 func (p *plan) Judge(id string, evidence record.View) reports.Result {
-	seen, err := record.Read[TrialEvidence](evidence, id)
+	trialEvidence, err := record.Read[TrialEvidence](evidence, id)
 	if err != nil {
 		return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: err.Error()}
 	}
-	r := newResult(p.by, p.byID[id], seen)
+	r := newResult(p.by, p.byID[id], trialEvidence)
 	r.Evidence = []string{evidence.EvidenceFile(id)}
 	return r
 }

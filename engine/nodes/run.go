@@ -156,8 +156,8 @@ func (j *Judgement) judgeWork(s *AgentsEvidence, account string, whole bool) {
 			all = append(all, lines...)
 		}
 	}
-	own := slices.DeleteFunc(slices.Clone(s.Events), func(e auditv1.Event) bool { return e.User.Username != account })
-	j.Checks[PartAudit] = judgeEvents(all, own)
+	ownEvents := slices.DeleteFunc(slices.Clone(s.Events), func(e auditv1.Event) bool { return e.User.Username != account })
+	j.Checks[PartAudit] = judgeEvents(all, ownEvents)
 }
 
 func (j *Judgement) judgePod(s *AgentsEvidence, whole bool) {

@@ -44,28 +44,28 @@ func OpenOutput(o Options) (out Output, err error) {
 
 // Save writes the report with its record and its pages, and signs it, and appends the results to the history, if the user
 // wants that.
-func (o Output) Save(made *RunResult) error {
-	return errors.Join(o.saveReport(made), o.appendHistory(made))
+func (o Output) Save(result *RunResult) error {
+	return errors.Join(o.saveReport(result), o.appendHistory(result))
 }
 
 // appendHistory appends the results to the history. Those of an interrupted run are left out: it was not the subject that
 // kept its cases from passing.
-func (o Output) appendHistory(made *RunResult) error {
-	if o.history == "" || made.Interrupted {
+func (o Output) appendHistory(result *RunResult) error {
+	if o.history == "" || result.Interrupted {
 		return nil
 	}
-	return history.Append(o.history, made.Report)
+	return history.Append(o.history, result.Report)
 }
 
-func (o Output) saveReport(made *RunResult) error {
+func (o Output) saveReport(result *RunResult) error {
 	if o.folder == "" {
 		return nil
 	}
-	rendered, err := pages.Render(made.Report)
+	rendered, err := pages.Render(result.Report)
 	if err != nil {
 		return err
 	}
-	return reports.Save(o.folder, made.Report, made.Log, rendered, o.signer(made.Report))
+	return reports.Save(o.folder, result.Report, result.Log, rendered, o.signer(result.Report))
 }
 
 // signer returns the function that signs a report, nil without a key.

@@ -35,8 +35,8 @@ func (run *run) signCertificate(alias string) (err error) {
 // credentials returns what a request authenticates with, the requestor's own first.
 func (run *run) credentials(r *scenarios.Request) (list []server.Credential) {
 	for _, alias := range append([]string{r.By}, r.With...) {
-		own := run.certificates[alias]
-		list = append(list, server.Credential{Requestor: run.bound.Requestors[alias], Token: run.tokens[alias], Certificate: own.cert, Key: own.key})
+		keyPair := run.certificates[alias]
+		list = append(list, server.Credential{Requestor: run.bound.Requestors[alias], Token: run.tokens[alias], Certificate: keyPair.cert, Key: keyPair.key})
 	}
 	return list
 }

@@ -359,8 +359,8 @@ func (r *Replayer) Keep(ctx context.Context, s *scenarios.Scenario, suffix strin
 
 // KeptPaths are the objects that Keep makes of a scenario whose names were made unique, in the order of Read.
 func KeptPaths(bound *scenarios.Scenario) []string {
-	own := placesOf(bound)
-	paths := slices.Concat(slices.Sorted(maps.Keys(own.outside)), slices.Sorted(maps.Keys(own.within)))
+	where := placesOf(bound)
+	paths := slices.Concat(slices.Sorted(maps.Keys(where.outside)), slices.Sorted(maps.Keys(where.within)))
 	for _, o := range scenarios.RenderRBAC(bound) {
 		paths = append(paths, o.Paths()...)
 	}

@@ -27,13 +27,13 @@ func (r *Result) noteUnjudged(subject string, name LimitName, what, why string) 
 }
 
 func (r *Result) judgeVariants(groups []VariantBlocks) {
-	named := map[string]bool{}
+	namedVariants := map[string]bool{}
 	for i, v := range r.Variants {
-		named[v.Variant] = true
+		namedVariants[v.Variant] = true
 		r.judgeVariant(v, groups[i])
 	}
 	for _, variant := range slices.Sorted(maps.Keys(r.Thresholds.Variants)) {
-		if !named[variant] {
+		if !namedVariants[variant] {
 			r.addLimit(variant, ThresholdsUnused, Unknown, "there are thresholds for the variant, and it did not run")
 		}
 	}

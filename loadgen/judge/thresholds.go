@@ -59,8 +59,8 @@ type Margins struct {
 
 // margins returns the margins of a comparison.
 func (t Thresholds) margins(comparison string) Margins {
-	if own, ok := t.Comparisons[comparison]; ok {
-		return own
+	if declared, ok := t.Comparisons[comparison]; ok {
+		return declared
 	}
 	return Margins{P50: t.Margin, P99: t.MarginP99}
 }

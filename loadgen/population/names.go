@@ -51,15 +51,15 @@ func asking(p *profile.Profile, variant profile.Variant, a int) ask {
 	if a == p.Agents() { // the one that takes no part
 		q.identity = p.Identities()
 	}
-	own, _ := sender(p, q.identity)
-	q.node = own
+	number, _ := sender(p, q.identity)
+	q.node = number
 	switch variant.As {
 	case profile.OwnNode:
-		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(own)}
+		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(number)}
 	case profile.OwnNodeInGroup:
-		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(own), Groups: []string{"system:nodes"}}
+		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(number), Groups: []string{"system:nodes"}}
 	case profile.OtherNode:
-		q.node = (own + 1) % (p.Nodes + 1)
+		q.node = (number + 1) % (p.Nodes + 1)
 		q.imp = &scenarios.Impersonate{User: "system:node:" + nodeName(q.node)}
 	case profile.User:
 		q.node = a % p.Nodes

@@ -210,9 +210,9 @@ func (p *part) forgottenReviews(idle float64) (sum float64) {
 // than since ago, in seconds.
 func (q question) knownPart(p *part, idle, since float64) float64 {
 	cycle := 1 / q.times.findMisses(memory{pending: p.takes, life: q.life, idle: idle}).rate
-	kept := min(q.life, cycle)
+	lifetime := min(q.life, cycle)
 	if q.times.gap >= idle {
-		kept = min(kept, idle)
+		lifetime = min(lifetime, idle)
 	}
-	return max(0, kept-since) / max(cycle-since, tiny)
+	return max(0, lifetime-since) / max(cycle-since, tiny)
 }

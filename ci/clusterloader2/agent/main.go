@@ -53,9 +53,9 @@ func run(ctx context.Context) error {
 	node := flag.String("node", os.Getenv("NODE_NAME"), "its node (default $NODE_NAME, of the downward API)")
 	server := flag.String("server", "", "address of an API server (default: that of the Service kubernetes)")
 	flag.Parse()
-	impersonate, known := impersonations[*mode]
+	impersonate, isKnown := impersonations[*mode]
 	switch {
-	case !known:
+	case !isKnown:
 		return fmt.Errorf("--mode %q: expected one of %v", *mode, slices.Sorted(maps.Keys(impersonations)))
 	case *node == "":
 		return errors.New("--node is missing: set NODE_NAME by the downward API (spec.nodeName)")

@@ -121,15 +121,15 @@ func readTexts(files fs.FS) (map[string]string, error) {
 // describe returns how many of the vectors are unchanged files of authzconf, so that nobody takes a few vectors, or
 // others, for all of them.
 func (s *vectorSet) describe() (string, error) {
-	own, err := readTexts(scenarios.FS)
+	texts, err := readTexts(scenarios.FS)
 	if err != nil {
 		return "", err
 	}
-	count := len(own)
+	count := len(texts)
 	if s.folder != "" {
 		count = 0
 		for name, text := range s.texts {
-			if own[s.prefix+name] == string(text) {
+			if texts[s.prefix+name] == string(text) {
 				count++
 			}
 		}
@@ -137,7 +137,7 @@ func (s *vectorSet) describe() (string, error) {
 	if count == 0 {
 		return "of somebody's own", nil
 	}
-	return fmt.Sprintf("of %d of authzconf's %d files", count, len(own)), nil
+	return fmt.Sprintf("of %d of authzconf's %d files", count, len(texts)), nil
 }
 
 // checkPolicies finds policies that the reference authorizer does not accept. A webhook may know more functions.

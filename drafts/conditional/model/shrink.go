@@ -16,11 +16,11 @@ const shrinkLimit = 100_000
 // shrink makes a case smaller as long as it still disagrees, even if for another reason.
 func (o Exploration) shrink(subject Subject, t *generatedCase, reason string) *Smaller {
 	best := cases.Smallest(t.clone(), shrinkLimit, (*generatedCase).smaller, func(smaller *generatedCase) bool {
-		again := o.try(subject, smaller)
-		if again != "" {
-			reason = again
+		smallerResult := o.try(subject, smaller)
+		if smallerResult != "" {
+			reason = smallerResult
 		}
-		return again != ""
+		return smallerResult != ""
 	})
 	return &Smaller{Reason: reason, Vector: best.vector(reason)}
 }

@@ -89,15 +89,15 @@ func command(ctx context.Context, args []string) error {
 
 // runForNodes works as the node of the pod, and tries to be others.
 func runForNodes(ctx context.Context) error {
-	own := os.Getenv(nodeVariable)
-	if own == "" {
+	ownNode := os.Getenv(nodeVariable)
+	if ownNode == "" {
 		return fmt.Errorf("%s is not set (expected the node's name, from spec.nodeName)", nodeVariable)
 	}
 	interval, err := readInterval()
 	if err != nil {
 		return err
 	}
-	requests, err := plan(own, strings.Split(os.Getenv(othersVariable), ","))
+	requests, err := plan(ownNode, strings.Split(os.Getenv(othersVariable), ","))
 	if err != nil {
 		return err
 	}
@@ -163,19 +163,19 @@ type request struct {
 
 // plan is what one round consists of: as the own node its pods and the node itself, and the same as each of the
 // others. The own one may be among them, so that all pods of a DaemonSet can have the same list.
-func plan(own string, others []string) (all []request, _ error) {
-	for _, node := range distinct(own, others) {
+func plan(ownNode string, others []string) (all []request, _ error) {
+	for _, node := range distinct(ownNode, others) {
 		client, err := clientAs("system:node:" + node)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, requestsAs(client, own, node)...)
+		all = append(all, requestsAs(client, ownNode, node)...)
 	}
 	return all, nil
 }
 
-func distinct(own string, others []string) []string {
-	nodes := []string{own}
+func distinct(ownNode string, others []string) []string {
+	nodes := []string{ownNode}
 	for _, node := range others {
 		if node != "" && !slices.Contains(nodes, node) {
 			nodes = append(nodes, node)
@@ -196,8 +196,8 @@ func clientAs(user string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-func requestsAs(client kubernetes.Interface, own, node string) []request {
-	line := nodes.Attempt{Node: own, As: "system:node:" + node, Target: node}
+func requestsAs(client kubernetes.Interface, ownNode, node string) []request {
+	line := nodes.Attempt{Node: ownNode, As: "system:node:" + node, Target: node}
 	list, get := line, line
 	list.Verb, list.Resource = "list", "pods"
 	get.Verb, get.Resource = "get", "nodes"

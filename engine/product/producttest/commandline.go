@@ -34,7 +34,7 @@ func Run(ctx context.Context, t testing.TB, p product.Product, words ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := product.Execute(ctx, product.Run{
+	result, err := product.Execute(ctx, product.Run{
 		PreparedRun: prepared, Invocation: i, Command: append([]string{"authzconf"}, words...),
 		Say: func(text string) { t.Log(text) }, Status: func(string) {},
 		Judged: func(c product.Case, r reports.Result) {
@@ -47,14 +47,14 @@ func Run(ctx context.Context, t testing.TB, p product.Product, words ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return result
 }
 
 // Verify writes the report of a product to a folder, and verifies it as VerifyFolder does.
-func Verify(t testing.TB, p product.Product, made *product.RunResult, change func(name string, data []byte) []byte) *product.Verification {
+func Verify(t testing.TB, p product.Product, result *product.RunResult, change func(name string, data []byte) []byte) *product.Verification {
 	t.Helper()
 	folder := t.TempDir()
-	if err := reports.Save(folder, made.Report, made.Log, nil, nil); err != nil {
+	if err := reports.Save(folder, result.Report, result.Log, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	return VerifyFolder(t, p, folder, change)

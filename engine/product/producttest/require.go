@@ -25,27 +25,27 @@ type T interface {
 // Flags that are wrong, and what cannot be started, end the test. --report-dir writes the report as the command line does.
 func RequirePass(t T, p product.Product, flags ...string) {
 	t.Helper()
-	made, output, err := execute(t, p, flags)
+	result, output, err := execute(t, p, flags)
 	if err != nil {
 		t.Fatalf("authzconf %s: %v", p.Command, err)
 		return
 	}
-	for _, g := range made.Report.Groups {
+	for _, g := range result.Report.Groups {
 		for _, r := range g.Cases {
 			if r.Bad() {
 				t.Errorf("%s on %s: %s", r.Case, g.Name, r.Describe())
 			}
 		}
 	}
-	if err := output.Save(made); err != nil {
+	if err := output.Save(result); err != nil {
 		t.Errorf("authzconf %s: %v", p.Command, err)
 	}
-	outcome := made.Report.Outcome
+	outcome := result.Report.Outcome
 	if outcome.ExitCode != reports.ExitPassed {
 		t.Errorf("authzconf %s: %s: %s", p.Command, outcome.Line(), strings.Join(outcome.Reasons, "; "))
 		return
 	}
-	t.Logf("authzconf %s: seed %d: %s", p.Command, made.Report.Seed, outcome.Line())
+	t.Logf("authzconf %s: seed %d: %s", p.Command, result.Report.Seed, outcome.Line())
 }
 
 // execute plans and runs a product. The error of wrong flags is said before anything starts.
@@ -66,9 +66,9 @@ func execute(t T, p product.Product, args []string) (*product.RunResult, product
 		return nil, output, err
 	}
 	command := append([]string{"authzconf"}, strings.Fields(p.Command)...)
-	made, err := product.Execute(t.Context(), product.Run{
+	result, err := product.Execute(t.Context(), product.Run{
 		PreparedRun: prepared, Invocation: i, Command: append(command, args...),
 		Say: func(text string) { t.Logf("%s", text) }, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
 	})
-	return made, output, err
+	return result, output, err
 }

@@ -118,10 +118,25 @@ func (r *requestor) sumUp() (sum Requestor, grants []scenarios.Grant) {
 // listKept returns the impersonations of the requestor that no constrained mode can serve.
 func (r *requestor) listKept() (out []Kept) {
 	for id, n := range r.countRequests(func(id *identity) bool { return id.mode == "" }) {
-		out = append(out, Kept{Requestor: r.name, Groups: sets.List(r.groups), As: id.as, Why: id.why, Instead: id.instead.String(), Legacy: id.legacy, Requests: n})
+		out = append(out,
+			Kept{
+				Requestor: r.name,
+				Groups:    sets.List(r.groups),
+				As:        id.as,
+				Why:       id.why,
+				Instead:   id.instead.String(),
+				Legacy:    id.legacy,
+				Requests:  n,
+			},
+		)
 	}
 	slices.SortFunc(out, func(a, b Kept) int {
-		return cmp.Or(strings.Compare(a.As.User, b.As.User), strings.Compare(a.Why, b.Why), cmp.Compare(len(a.As.Groups), len(b.As.Groups)), cmp.Compare(a.Requests, b.Requests))
+		return cmp.Or(
+			strings.Compare(a.As.User, b.As.User),
+			strings.Compare(a.Why, b.Why),
+			cmp.Compare(len(a.As.Groups), len(b.As.Groups)),
+			cmp.Compare(a.Requests, b.Requests),
+		)
 	})
 	return out
 }
@@ -133,7 +148,12 @@ func (r *requestor) listRedundant() (out []Redundant) {
 		out = append(out, Redundant{r.name, id.as, id.instead.String(), n})
 	}
 	slices.SortFunc(out, func(a, b Redundant) int {
-		return cmp.Or(strings.Compare(a.As.User, b.As.User), slices.Compare(a.As.Groups, b.As.Groups), strings.Compare(a.Instead, b.Instead), cmp.Compare(a.Requests, b.Requests))
+		return cmp.Or(
+			strings.Compare(a.As.User, b.As.User),
+			slices.Compare(a.As.Groups, b.As.Groups),
+			strings.Compare(a.Instead, b.Instead),
+			cmp.Compare(a.Requests, b.Requests),
+		)
 	})
 	return out
 }
@@ -156,7 +176,9 @@ func (p pair) actionGrant(requestor string) scenarios.Grant {
 		g.NonResourceURLs = []string{p.action.Path}
 		return g
 	}
-	g.APIGroups, g.Resources, g.Namespace = []string{p.action.APIGroup}, []string{scenarios.FullResource(p.action.Resource, p.action.Subresource)}, p.action.Namespace
+	g.APIGroups = []string{p.action.APIGroup}
+	g.Resources = []string{scenarios.FullResource(p.action.Resource, p.action.Subresource)}
+	g.Namespace = p.action.Namespace
 	if p.action.Name != "" {
 		g.Names = []string{p.action.Name}
 	}
@@ -285,7 +307,15 @@ func actionOf(verb, uri string) (Action, error) {
 	if !a.ResourceRequest {
 		return Action{Verb: a.Verb, Path: a.Path}, nil
 	}
-	return Action{Verb: a.Verb, APIGroup: a.APIGroup, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name}, nil
+	return Action{
+		Verb:        a.Verb,
+		APIGroup:    a.APIGroup,
+		Version:     a.Version,
+		Resource:    a.Resource,
+		Subresource: a.Subresource,
+		Namespace:   a.Namespace,
+		Name:        a.Name,
+	}, nil
 }
 
 // requestorOf returns a requestor with only the extra that impersonation looks at: its node, if that is impersonated.

@@ -128,11 +128,17 @@ func TestAdvice(t *testing.T) {
 			`[impersonate:user-info] ["authentication.k8s.io"] [users] [system:node:Bad_Name]`, `[impersonate-on:user-info:get] [/version]`,
 		}, ""},
 		{"equal parts are put together, and all names hold some", []*auditv1.Event{
-			event("d", "get", pods+"/web", user("alice"), ""), event("d", "update", pods+"/web", user("alice"), ""),
-			event("d", "get", "/api/v1/namespaces/shop/configmaps/web", user("bob"), ""), event("d", "update", "/api/v1/namespaces/shop/configmaps/web", user("bob"), ""),
-			event("d", "get", pods+"/web/log", user("bob"), ""), event("d", "get", "/healthz", user("bob"), ""), event("d", "get", "/version", user("bob"), ""),
-			event("d", "list", pods, user("bob"), ""), event("d", "list", pods+"?fieldSelector=metadata.name%3Dweb", user("bob"), ""),
-			event("d", "list", "/apis/apps/v1/deployments", user("bob"), ""), event("d", "list", "/apis/apps/v1/namespaces/shop/deployments", user("bob"), ""),
+			event("d", "get", pods+"/web", user("alice"), ""),
+			event("d", "update", pods+"/web", user("alice"), ""),
+			event("d", "get", "/api/v1/namespaces/shop/configmaps/web", user("bob"), ""),
+			event("d", "update", "/api/v1/namespaces/shop/configmaps/web", user("bob"), ""),
+			event("d", "get", pods+"/web/log", user("bob"), ""),
+			event("d", "get", "/healthz", user("bob"), ""),
+			event("d", "get", "/version", user("bob"), ""),
+			event("d", "list", pods, user("bob"), ""),
+			event("d", "list", pods+"?fieldSelector=metadata.name%3Dweb", user("bob"), ""),
+			event("d", "list", "/apis/apps/v1/deployments", user("bob"), ""),
+			event("d", "list", "/apis/apps/v1/namespaces/shop/deployments", user("bob"), ""),
 		}, []string{
 			`[impersonate:user-info] ["authentication.k8s.io"] [users] [alice bob]`,
 			`[impersonate-on:user-info:list] ["apps"] [deployments]`,
@@ -206,9 +212,19 @@ func TestRandomLogs(t *testing.T) {
 			if random.IntN(3) == 0 {
 				as = user("carol", pick("a", "b"), pick("c", "d"), "e", "f")
 			}
-			verb, uri := "get", pick("/version", pods+"/web", pods+"/db", pods+"/web/log", "/apis/apps/v1/namespaces/shop/deployments/web", "/api/v1/nodes/node-1", "/api/v1/namespaces/shop")
+			verb := "get"
+			uri := pick(
+				"/version",
+				pods+"/web",
+				pods+"/db",
+				pods+"/web/log",
+				"/apis/apps/v1/namespaces/shop/deployments/web",
+				"/api/v1/nodes/node-1",
+				"/api/v1/namespaces/shop",
+			)
 			if random.IntN(2) == 0 {
-				verb, uri = pick("list", "create", "deletecollection"), pick(pods, "/api/v1/namespaces/crm/pods", "/api/v1/pods", "/apis/apps/v1/deployments")
+				verb = pick("list", "create", "deletecollection")
+				uri = pick(pods, "/api/v1/namespaces/crm/pods", "/api/v1/pods", "/apis/apps/v1/deployments")
 			}
 			events = append(events, event(pick("d", agent), verb, uri, as, ""))
 		}
@@ -222,7 +238,13 @@ func TestRandomLogs(t *testing.T) {
 
 // TestNeighboursFindWideGrants checks that a neighbour shows grants which are a little too wide.
 func TestNeighboursFindWideGrants(t *testing.T) {
-	b := bookOf(t, advice.Options{}, event("d", "get", pods+"/web", user("alice"), ""), event("d", "list", pods, user("alice"), ""), event("d", "get", "/version", user("alice"), ""))
+	b := bookOf(
+		t,
+		advice.Options{},
+		event("d", "get", pods+"/web", user("alice"), ""),
+		event("d", "list", pods, user("alice"), ""),
+		event("d", "get", "/version", user("alice"), ""),
+	)
 	seen := b.Seen()
 	neighbours, without := advice.Neighbours(seen)
 	if len(without) > 0 || len(neighbours) != 12 {

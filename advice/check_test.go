@@ -27,7 +27,9 @@ func check(grants []scenarios.Grant, seen []advice.ObservedImpersonation, neighb
 	}
 	for _, n := range neighbours {
 		if p := ask(server, n.ObservedImpersonation); p.Outcome != scenarios.ImpersonationForbidden {
-			wrong = append(wrong, fmt.Sprintf("%s was not seen (another %s) and is allowed, by %s", n.ObservedImpersonation, n.Differs, p.Mode))
+			wrong = append(wrong,
+				fmt.Sprintf("%s was not seen (another %s) and is allowed, by %s", n.ObservedImpersonation, n.Differs, p.Mode),
+			)
 		}
 	}
 	return wrong, nil

@@ -99,7 +99,13 @@ func Holders(objects []map[string]any) (holders []Holder, dangling []Dangling) {
 		key := ruleKey{label(r.Role), r.Namespace, r.Rule, len(r.NonResourceURLs) > 0}
 		h, isKnown := holdersByRule[key]
 		if !isKnown {
-			h = Holder{Subject: r.Subject, Role: key.role, Rule: r.Rule, Wildcard: slices.Contains(r.Verbs, "*"), Powers: findPowers(r.Grant)}
+			h = Holder{
+				Subject:  r.Subject,
+				Role:     key.role,
+				Rule:     r.Rule,
+				Wildcard: slices.Contains(r.Verbs, "*"),
+				Powers:   findPowers(r.Grant),
+			}
 			h.complete(all)
 			holdersByRule[key] = h
 		}
@@ -382,7 +388,13 @@ func (b bound) instead(subject scenarios.Subject, p Power) (grants []scenarios.G
 	for _, resource := range p.Whom {
 		for _, name := range p.Grant.Names {
 			mode, target := oracle.UserInfo, scenarios.Subject{User: name}
-			g := scenarios.Grant{Subject: subject, APIGroups: []string{authentication}, Resources: []string{resource}, Names: []string{name}, Namespace: p.Grant.Namespace}
+			g := scenarios.Grant{
+				Subject:   subject,
+				APIGroups: []string{authentication},
+				Resources: []string{resource},
+				Names:     []string{name},
+				Namespace: p.Grant.Namespace,
+			}
 			node, isNode := strings.CutPrefix(name, nodePrefix)
 			key, isExtra := strings.CutPrefix(resource, "userextras/")
 			switch {

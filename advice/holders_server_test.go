@@ -33,7 +33,12 @@ func TestHoldersOnServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}, Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{matrix.Newest()},
+		Gates:      matrix.Gates{scenarios.GateOn},
+		Binaries:   &local.Binaries{Progress: os.Stderr},
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +88,9 @@ func TestHoldersOnServer(t *testing.T) {
 					for _, spec := range all {
 						asked++
 						group.Go(func() error {
-							answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+							answer, err := client.AuthorizationV1().
+								SubjectAccessReviews().
+								Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 							if err != nil {
 								return err
 							}
@@ -153,7 +160,9 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: last}]
 func makeObjects(ctx context.Context, t *testing.T, client kubernetes.Interface, objects []map[string]any) {
 	t.Helper()
 	for _, name := range []string{"n1", "n2"} {
-		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().
+			Namespaces().
+			Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +171,12 @@ func makeObjects(ctx context.Context, t *testing.T, client kubernetes.Interface,
 		if err != nil {
 			t.Fatal(err)
 		}
-		post := client.RbacV1().RESTClient().Post().Resource(strings.ToLower(scenarios.Text(o, "kind"))+"s").Body(raw).SetHeader("Content-Type", "application/json")
+		post := client.RbacV1().
+			RESTClient().
+			Post().
+			Resource(strings.ToLower(scenarios.Text(o, "kind"))+"s").
+			Body(raw).
+			SetHeader("Content-Type", "application/json")
 		if namespace := scenarios.Text(o, "metadata", "namespace"); namespace != "" {
 			post = post.Namespace(namespace)
 		}
@@ -175,12 +189,24 @@ func makeObjects(ctx context.Context, t *testing.T, client kubernetes.Interface,
 // impersonated sends a request, and returns the mode by which it impersonated according to its audit event.
 func impersonated(srv *server.Server, q inquiry) (oracle.Mode, error) {
 	ctx := context.Background()
-	request := &scenarios.Request{Verb: q.action.Verb, Path: q.action.Path, APIGroup: q.action.APIGroup, Version: q.action.Version, Resource: q.action.Resource, Namespace: q.action.Namespace, Name: q.action.Name}
+	request := &scenarios.Request{
+		Verb:      q.action.Verb,
+		Path:      q.action.Path,
+		APIGroup:  q.action.APIGroup,
+		Version:   q.action.Version,
+		Resource:  q.action.Resource,
+		Namespace: q.action.Namespace,
+		Name:      q.action.Name,
+	}
 	req, err := replay.NewRequest(ctx, srv.Host(), request)
 	if err != nil {
 		return "", err
 	}
-	client, err := srv.UserClient(scenarios.Requestor{User: q.who.Name, Groups: q.who.Groups, Extra: q.who.Extra}, &q.as, func(*http.Request) {})
+	client, err := srv.UserClient(
+		scenarios.Requestor{User: q.who.Name, Groups: q.who.Groups, Extra: q.who.Extra},
+		&q.as,
+		func(*http.Request) {},
+	)
 	if err != nil {
 		return "", err
 	}

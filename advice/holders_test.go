@@ -34,7 +34,17 @@ func some(r *rand.Rand, n int, list ...string) (out []string) {
 // generated returns the RBAC of a cluster as a file of manifests: roles and bindings of both kinds, aggregated roles,
 // and bindings to roles that do not exist. Its rules are about impersonation, or nearly.
 func generated(r *rand.Rand, roles, bindings int) []byte {
-	verbs := []string{"impersonate", "impersonate:user-info", "impersonate:serviceaccount", "impersonate:arbitrary-node", "impersonate:associated-node", "*", "get", "create", "impersonate:*"}
+	verbs := []string{
+		"impersonate",
+		"impersonate:user-info",
+		"impersonate:serviceaccount",
+		"impersonate:arbitrary-node",
+		"impersonate:associated-node",
+		"*",
+		"get",
+		"create",
+		"impersonate:*",
+	}
 	for _, mode := range []string{"user-info", "serviceaccount", "arbitrary-node", "associated-node"} {
 		verbs = append(verbs, "impersonate-on:"+mode+":get", "impersonate-on:"+mode+":list", "impersonate-on:"+mode+":*")
 	}
@@ -65,15 +75,45 @@ func generated(r *rand.Rand, roles, bindings int) []byte {
 			rule := map[string]any{ // anything
 				"verbs":     some(r, 3, verbs...),
 				"apiGroups": some(r, 2, "", "authentication.k8s.io", "authentication.k8s.io", "*", "apps"),
-				"resources": some(r, 3, "users", "groups", "uids", "userextras/scopes", "userextras/example.com/team", "userextras", "userextras/*", "*/example.com/team", "serviceaccounts", "serviceaccounts/token", "*/token", "nodes", "pods", "pods/exec", "*"),
+				"resources": some(
+					r,
+					3,
+					"users",
+					"groups",
+					"uids",
+					"userextras/scopes",
+					"userextras/example.com/team",
+					"userextras",
+					"userextras/*",
+					"*/example.com/team",
+					"serviceaccounts",
+					"serviceaccounts/token",
+					"*/token",
+					"nodes",
+					"pods",
+					"pods/exec",
+					"*",
+				),
 			}
 			switch r.IntN(8) {
 			case 0, 1: // who is impersonated
-				rule = map[string]any{"verbs": []string{"impersonate:" + mode}, "apiGroups": []string{"authentication.k8s.io"}, "resources": []string{"users", "groups", "uids", "userextras/example.com/team", "nodes", "serviceaccounts"}}
+				rule = map[string]any{
+					"verbs":     []string{"impersonate:" + mode},
+					"apiGroups": []string{"authentication.k8s.io"},
+					"resources": []string{"users", "groups", "uids", "userextras/example.com/team", "nodes", "serviceaccounts"},
+				}
 			case 2, 3, 4: // actions
-				rule = map[string]any{"verbs": []string{"impersonate-on:" + mode + ":get", "impersonate-on:" + mode + ":list"}, "apiGroups": []string{"", "apps"}, "resources": []string{"pods", "nodes", "deployments"}}
+				rule = map[string]any{
+					"verbs":     []string{"impersonate-on:" + mode + ":get", "impersonate-on:" + mode + ":list"},
+					"apiGroups": []string{"", "apps"},
+					"resources": []string{"pods", "nodes", "deployments"},
+				}
 			case 5:
-				rule = map[string]any{"verbs": []string{"impersonate"}, "apiGroups": []string{"", "authentication.k8s.io"}, "resources": some(r, 4, "users", "groups", "uids", "serviceaccounts", "userextras/scopes")}
+				rule = map[string]any{
+					"verbs":     []string{"impersonate"},
+					"apiGroups": []string{"", "authentication.k8s.io"},
+					"resources": some(r, 4, "users", "groups", "uids", "serviceaccounts", "userextras/scopes"),
+				}
 			}
 			if r.IntN(4) == 0 {
 				rule["resourceNames"] = some(r, 3, "alice", "bob", "g1", "g2", "n1", "sa1", "*", "view", "system:node:n1", "17")
@@ -85,7 +125,9 @@ func generated(r *rand.Rand, roles, bindings int) []byte {
 		}
 		fields := map[string]any{"rules": rules}
 		if kind == "ClusterRole" && i < 20 && r.IntN(6) == 0 { // no more than in a real cluster
-			fields["aggregationRule"] = map[string]any{"clusterRoleSelectors": []any{map[string]any{"matchLabels": map[string]any{"part-of": pick(r, "a", "b", "nobody")}}}}
+			fields["aggregationRule"] = map[string]any{
+				"clusterRoleSelectors": []any{map[string]any{"matchLabels": map[string]any{"part-of": pick(r, "a", "b", "nobody")}}},
+			}
 		}
 		write(kind, namespace, fmt.Sprintf("r%d", i), fields)
 	}
@@ -94,10 +136,16 @@ func generated(r *rand.Rand, roles, bindings int) []byte {
 		if r.IntN(3) == 0 {
 			kind, namespace, ref = "RoleBinding", pick(r, "n1", "n2"), pick(r, "ClusterRole", "Role")
 		}
-		subject := pick(r,
+		subject := pick(
+			r,
 			map[string]any{"kind": "User", "name": pick(r, "u1", "u2", "alice"), "apiGroup": "rbac.authorization.k8s.io"},
-			map[string]any{"kind": "Group", "name": pick(r, "team1", "team2", "system:serviceaccounts:n1"), "apiGroup": "rbac.authorization.k8s.io"},
-			map[string]any{"kind": "ServiceAccount", "name": "agent", "namespace": "n1"})
+			map[string]any{
+				"kind":     "Group",
+				"name":     pick(r, "team1", "team2", "system:serviceaccounts:n1"),
+				"apiGroup": "rbac.authorization.k8s.io",
+			},
+			map[string]any{"kind": "ServiceAccount", "name": "agent", "namespace": "n1"},
+		)
 		write(kind, namespace, fmt.Sprintf("b%d", i), map[string]any{
 			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": ref, "name": fmt.Sprintf("r%d", r.IntN(roles+2))},
 			"subjects": []any{subject},
@@ -140,15 +188,39 @@ func inquire(r *rand.Rand) (q inquiry) {
 		}
 	}
 	q.who = oracle.Authenticated(q.who)
-	q.as.User = pick(r, "alice", "bob", "carol", "system:node:n1", "system:node:n1", "system:node:Bad_", "system:serviceaccount:n1:sa1", "system:serviceaccount:n2:sa1", "*")
+	q.as.User = pick(
+		r,
+		"alice",
+		"bob",
+		"carol",
+		"system:node:n1",
+		"system:node:n1",
+		"system:node:Bad_",
+		"system:serviceaccount:n1:sa1",
+		"system:serviceaccount:n2:sa1",
+		"*",
+	)
 	if r.IntN(3) == 0 {
-		q.as.Groups = pick(r, []string{"g1"}, []string{"g1", "g2"}, []string{"g1", "g2", "g3", "g4"}, []string{"g1", "g1", "g2", "g2"}, []string{"system:masters"}, []string{"alice"})
+		q.as.Groups = pick(
+			r,
+			[]string{"g1"},
+			[]string{"g1", "g2"},
+			[]string{"g1", "g2", "g3", "g4"},
+			[]string{"g1", "g1", "g2", "g2"},
+			[]string{"system:masters"},
+			[]string{"alice"},
+		)
 	}
 	if r.IntN(5) == 0 {
 		q.as.UID = pick(r, "17", "18")
 	}
 	if r.IntN(4) == 0 {
-		q.as.Extra = pick(r, map[string][]string{"scopes": {"view"}}, map[string][]string{"example.com/team": {"view"}}, map[string][]string{"example.com/team": {"a", "b", "c", "view"}})
+		q.as.Extra = pick(
+			r,
+			map[string][]string{"scopes": {"view"}},
+			map[string][]string{"example.com/team": {"view"}},
+			map[string][]string{"example.com/team": {"a", "b", "c", "view"}},
+		)
 	}
 	q.action = pick(r,
 		advice.Action{Verb: "get", Version: "v1", Resource: "pods", Namespace: pick(r, "n1", "n2"), Name: pick(r, "alice", "web")},
@@ -182,11 +254,16 @@ func (a answers) allowed(mode oracle.Mode, spec authorizationv1.SubjectAccessRev
 // mode returns the mode by which a question is allowed, or "" if it is not.
 func (a answers) mode(q inquiry, gate bool) oracle.Mode {
 	for _, m := range oracle.Modes() {
-		if groups, applies := checksOf(q, m, gate); applies && !slices.ContainsFunc(groups, func(alternatives [][]authorizationv1.SubjectAccessReviewSpec) bool {
-			return !slices.ContainsFunc(alternatives, func(all []authorizationv1.SubjectAccessReviewSpec) bool {
-				return !slices.ContainsFunc(all, func(spec authorizationv1.SubjectAccessReviewSpec) bool { return !a.allowed(m, spec) })
-			})
-		}) {
+		if groups, applies := checksOf(
+			q,
+			m,
+			gate,
+		); applies &&
+			!slices.ContainsFunc(groups, func(alternatives [][]authorizationv1.SubjectAccessReviewSpec) bool {
+				return !slices.ContainsFunc(alternatives, func(all []authorizationv1.SubjectAccessReviewSpec) bool {
+					return !slices.ContainsFunc(all, func(spec authorizationv1.SubjectAccessReviewSpec) bool { return !a.allowed(m, spec) })
+				})
+			}) {
 			return m
 		}
 	}
@@ -196,9 +273,13 @@ func (a answers) mode(q inquiry, gate bool) oracle.Mode {
 // checksOf returns what a mode asks according to the documents. One alternative of each part has to be allowed.
 func checksOf(q inquiry, m oracle.Mode, gate bool) (parts [][][]authorizationv1.SubjectAccessReviewSpec, applies bool) {
 	spec := func(verb, group, resource, sub, namespace, name string) authorizationv1.SubjectAccessReviewSpec {
-		return authorizationv1.SubjectAccessReviewSpec{User: q.who.Name, Groups: q.who.Groups, ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: verb, Group: group, Version: "v1", Resource: resource, Subresource: sub, Namespace: namespace, Name: name,
-		}}
+		return authorizationv1.SubjectAccessReviewSpec{
+			User:   q.who.Name,
+			Groups: q.who.Groups,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: verb, Group: group, Version: "v1", Resource: resource, Subresource: sub, Namespace: namespace, Name: name,
+			},
+		}
 	}
 	one := func(s ...authorizationv1.SubjectAccessReviewSpec) {
 		parts = append(parts, [][]authorizationv1.SubjectAccessReviewSpec{s})
@@ -215,9 +296,19 @@ func checksOf(q inquiry, m oracle.Mode, gate bool) (parts [][][]authorizationv1.
 		if !gate {
 			return nil, false
 		}
-		action := spec("impersonate-on:"+string(m)+":"+q.action.Verb, q.action.APIGroup, q.action.Resource, "", q.action.Namespace, q.action.Name)
+		action := spec(
+			"impersonate-on:"+string(m)+":"+q.action.Verb,
+			q.action.APIGroup,
+			q.action.Resource,
+			"",
+			q.action.Namespace,
+			q.action.Name,
+		)
 		if q.action.Path != "" {
-			action.ResourceAttributes, action.NonResourceAttributes = nil, &authorizationv1.NonResourceAttributes{Verb: action.ResourceAttributes.Verb, Path: q.action.Path}
+			action.ResourceAttributes, action.NonResourceAttributes = nil, &authorizationv1.NonResourceAttributes{
+				Verb: action.ResourceAttributes.Verb,
+				Path: q.action.Path,
+			}
 		}
 		one(action)
 	}
@@ -377,7 +468,12 @@ func FuzzReadRBAC(f *testing.F) {
 		objects, _, err := advice.ReadRBAC("f.yaml", raw)
 		if err != nil {
 			var line int
-			if _, scan := fmt.Sscanf(err.Error(), "f.yaml:%d: ", &line); scan != nil || line < 1 || line > strings.Count(string(raw), "\n")+2 {
+			if _, scan := fmt.Sscanf(
+				err.Error(),
+				"f.yaml:%d: ",
+				&line,
+			); scan != nil || line < 1 ||
+				line > strings.Count(string(raw), "\n")+2 {
 				t.Errorf("%q", err)
 			}
 			return

@@ -61,7 +61,9 @@ func changeGroups(impersonation scenarios.Impersonate) (all []candidate) {
 		all = append(all, c)
 	}
 	userWithoutGroups := predictConstrained(scenarios.Impersonate{User: impersonation.User})
-	addedGroups := slices.DeleteFunc(slices.Clone(userWithoutGroups.Groups), func(group string) bool { return !slices.Contains(impersonation.Groups, group) })
+	addedGroups := slices.DeleteFunc(slices.Clone(userWithoutGroups.Groups), func(group string) bool {
+		return !slices.Contains(impersonation.Groups, group)
+	})
 	addCandidate("leave out Impersonate-Group", addedGroups, func(string) bool { return true })
 	for _, group := range addedGroups {
 		addCandidate("leave out Impersonate-Group: "+group, []string{group}, func(g string) bool { return g == group })
@@ -93,14 +95,22 @@ func (i *instead) String() string {
 	if i == nil {
 		return ""
 	}
-	adds := strings.Join(slices.DeleteFunc(slices.Clone(i.adds), func(group string) bool { return group == user.AllAuthenticated && len(i.adds) > 1 }), " and ")
+	adds := strings.Join(
+		slices.DeleteFunc(slices.Clone(i.adds), func(group string) bool { return group == user.AllAuthenticated && len(i.adds) > 1 }),
+		" and ",
+	)
 	switch {
 	case adds == "":
 		return i.change + ": the second one changes nothing"
 	case i.isSameByLegacy:
 		return fmt.Sprintf("%s: mode %s adds %s by itself, and so does legacy impersonation", i.change, i.as.mode, adds)
 	}
-	return fmt.Sprintf("%s once no API server has the gate off: mode %s adds %s by itself, legacy impersonation does not", i.change, i.as.mode, adds)
+	return fmt.Sprintf(
+		"%s once no API server has the gate off: mode %s adds %s by itself, legacy impersonation does not",
+		i.change,
+		i.as.mode,
+		adds,
+	)
 }
 
 // equalUsers reports whether two users are the same to an authorizer. The order of groups does not matter.

@@ -99,7 +99,12 @@ func checkSameUsers(t *testing.T, summary *advice.Summary, want authenticationv1
 // TestSeenListsInsteadOnce has two requests for a user that can be replaced by the same other request. That one is
 // verified once.
 func TestSeenListsInsteadOnce(t *testing.T) {
-	summary := bookOf(t, advice.Options{}, event(agent, "get", "/version", user("system:node:node-2", "system:nodes"), ""), event(agent, "get", "/version", user("system:node:node-2", "system:nodes", "system:nodes"), ""))
+	summary := bookOf(
+		t,
+		advice.Options{},
+		event(agent, "get", "/version", user("system:node:node-2", "system:nodes"), ""),
+		event(agent, "get", "/version", user("system:node:node-2", "system:nodes", "system:nodes"), ""),
+	)
 	served := slices.DeleteFunc(summary.Seen(), func(s advice.ObservedImpersonation) bool { return s.Mode == "" })
 	if len(served) != 1 || served[0].Mode != oracle.ArbitraryNode {
 		t.Errorf("%+v", served)

@@ -80,7 +80,19 @@ func TestLegacy(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
 			for _, l := range bookOf(t, advice.Options{}, c.events...).Advice().Legacy(objects) {
-				got = append(got, fmt.Sprintf("%s#%d %v %s by %s: unneeded=%v used=%v wildcard=%v", l.Role, l.Rule, l.Resources, l.Subject.User+l.Subject.Group, l.Binding, len(l.NeededFor) == 0, l.Used, l.Wildcard))
+				got = append(got,
+					fmt.Sprintf(
+						"%s#%d %v %s by %s: unneeded=%v used=%v wildcard=%v",
+						l.Role,
+						l.Rule,
+						l.Resources,
+						l.Subject.User+l.Subject.Group,
+						l.Binding,
+						len(l.NeededFor) == 0,
+						l.Used,
+						l.Wildcard,
+					),
+				)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)

@@ -167,7 +167,12 @@ func checkObject(o map[string]any) error {
 		raw, err := json.Marshal(o)
 		err = cmp.Or(err, json.Unmarshal(raw, &m))
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			err = fmt.Errorf("%s is a %s (expected %s)", wrong.Field, wrong.Value, strings.NewReplacer("[]", "a list of ").Replace(wrong.Type.String()))
+			err = fmt.Errorf(
+				"%s is a %s (expected %s)",
+				wrong.Field,
+				wrong.Value,
+				strings.NewReplacer("[]", "a list of ").Replace(wrong.Type.String()),
+			)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", label(o), err)

@@ -23,7 +23,9 @@ func TestProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	table.WriteString("| profile | product | sends | legacy grant | constrained mode | what blocks it, and what would do |\n|---|---|---|---|---|---|\n")
+	table.WriteString(
+		"| profile | product | sends | legacy grant | constrained mode | what blocks it, and what would do |\n|---|---|---|---|---|---|\n",
+	)
 	for _, p := range profiles {
 		if p.Product == "" || p.Date == "" || p.Requestor == "" || len(p.Sources) == 0 || len(p.Legacy) == 0 || len(p.Sends) == 0 {
 			t.Errorf("%s: something is not stated: %+v", p.Name, p)

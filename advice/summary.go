@@ -51,7 +51,9 @@ func (a Action) String() string {
 	if a.Path != "" {
 		return a.Verb + " " + a.Path
 	}
-	return a.Verb + " " + verdicts.RenderAbout(scenarios.Review{Group: a.APIGroup, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name})
+	return a.Verb + " " + verdicts.RenderAbout(
+		scenarios.Review{Group: a.APIGroup, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name},
+	)
 }
 
 // ObservedImpersonation is a kind of impersonation that was seen: one user did something on behalf of another.
@@ -131,7 +133,14 @@ func (s *Summary) Add(e *auditv1.Event, isRepeated bool) error {
 func (s *Summary) note(who scenarios.User, impersonation scenarios.Impersonate, action Action, isRepeated bool) (*identity, error) {
 	r := s.requestors[who.Name]
 	if r == nil {
-		r = &requestor{name: who.Name, groups: sets.New[string](), as: map[string]*identity{}, names: map[Action]map[string]bool{}, what: map[Action]*Action{}, pairCounts: map[pair]int64{}}
+		r = &requestor{
+			name:       who.Name,
+			groups:     sets.New[string](),
+			as:         map[string]*identity{},
+			names:      map[Action]map[string]bool{},
+			what:       map[Action]*Action{},
+			pairCounts: map[pair]int64{},
+		}
 		s.requestors[r.name] = r
 	}
 	r.groups.Insert(who.Groups...)
@@ -173,7 +182,8 @@ func (r *requestor) limitNames(a Action, most int) Action {
 }
 
 func (s *Summary) identity(r *requestor, who scenarios.User, impersonation scenarios.Impersonate) *identity {
-	key := fmt.Sprintf("%q %q %q %q %q", impersonation.User, who.Extra, impersonation.UID, impersonation.Groups, impersonation.Extra) // maps are printed in a fixed order
+	// Maps are printed in a fixed order.
+	key := fmt.Sprintf("%q %q %q %q %q", impersonation.User, who.Extra, impersonation.UID, impersonation.Groups, impersonation.Extra)
 	if known := r.as[key]; known != nil {
 		return known
 	}

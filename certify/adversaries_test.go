@@ -87,9 +87,10 @@ var adversaries = map[string]func(right reference.Decider, grants []rule) refere
 	},
 	"who may in a namespace may see it": func(right reference.Decider, grants []rule) reference.Decider {
 		return func(s spec) scenarios.Decision {
-			if a := s.ResourceAttributes; a != nil && a.Resource == "namespaces" && a.Verb == "get" && slices.ContainsFunc(grants, func(g rule) bool {
-				return g.Subject.User == s.User && g.Namespace != "" && g.Namespace == a.Name
-			}) {
+			if a := s.ResourceAttributes; a != nil && a.Resource == "namespaces" && a.Verb == "get" &&
+				slices.ContainsFunc(grants, func(g rule) bool {
+					return g.Subject.User == s.User && g.Namespace != "" && g.Namespace == a.Name
+				}) {
 				return scenarios.Allow
 			}
 			return right(s)

@@ -153,7 +153,10 @@ var secret = regexp.MustCompile(`(?i)(bearer |basic |token[=: ]+|password[=: ]+|
 // second time.
 func redact(text []byte) []byte {
 	lower := bytes.ToLower(text)
-	if slices.ContainsFunc([]string{"bearer", "basic", "token", "password", "eyj"}, func(word string) bool { return bytes.Contains(lower, []byte(word)) }) {
+	mayHoldSecret := slices.ContainsFunc([]string{"bearer", "basic", "token", "password", "eyj"}, func(word string) bool {
+		return bytes.Contains(lower, []byte(word))
+	})
+	if mayHoldSecret {
 		return secret.ReplaceAll(text, []byte("[redacted]"))
 	}
 	return text

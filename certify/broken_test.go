@@ -192,7 +192,10 @@ func TestAnswersAsServersReadThem(t *testing.T) {
 		`{"user":"u","resourceAttributes":{"verb":"list"}}`: true, `{"user":"w"}`: true, `{"groups":["admin"]}`: true,
 	} {
 		a := Answer{Check: plainCheck, HTTP: 200}
-		if a.readBody([]byte(head+`"kind":"SubjectAccessReview","spec":`+spec+`,"status":{"allowed":true}}`), v); a.RepeatsAnotherSpec != foreign {
+		if a.readBody(
+			[]byte(head+`"kind":"SubjectAccessReview","spec":`+spec+`,"status":{"allowed":true}}`),
+			v,
+		); a.RepeatsAnotherSpec != foreign {
 			t.Errorf("%s: foreign is %t", spec, a.RepeatsAnotherSpec)
 		}
 	}
@@ -219,7 +222,10 @@ func TestBadKubeconfigs(t *testing.T) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x"},"status":{"allowed":true}}`), 200)
+	f.Add(
+		[]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x"},"status":{"allowed":true}}`),
+		200,
+	)
 	f.Add([]byte("<html>"), 302)
 	f.Add([]byte(`{"status":{"allowed":"true"}}`), 200)
 	v := Question{ID: "v", Reason: "r", Expect: "noOpinion", Spec: newReview("u", "get", "", "pods", "n", "p")}

@@ -79,7 +79,16 @@ func TestChallengeIsAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := plan(t, smallSeed)
-	r := execute(t.Context(), t, b, startWebhook(t, reference.Handler(b.Policy.Decide)), "--authorizer-kubeconfig=x", "--report-dir=x", "--challenge="+file, "--focus=^ignores-user$")
+	r := execute(
+		t.Context(),
+		t,
+		b,
+		startWebhook(t, reference.Handler(b.Policy.Decide)),
+		"--authorizer-kubeconfig=x",
+		"--report-dir=x",
+		"--challenge="+file,
+		"--focus=^ignores-user$",
+	)
 	if got := r.made.Report; got.Outcome.Result != verdicts.Passed || got.Seed != smallSeed {
 		t.Fatalf("seed %d: %+v", got.Seed, got.Outcome)
 	}
@@ -118,7 +127,10 @@ func TestChallengeIsAnswered(t *testing.T) {
 func TestExpiredChallenge(t *testing.T) {
 	_, c := newTestChallenge(t, newTestKey(t))
 	for at, want := range map[time.Time]string{
-		c.Begins: "", c.Begins.Add(-30 * time.Second): "", c.Begins.Add(-2 * time.Minute): "has not come yet", c.Ends.Add(time.Second): "ask the certifier for another one",
+		c.Begins:                        "",
+		c.Begins.Add(-30 * time.Second): "",
+		c.Begins.Add(-2 * time.Minute):  "has not come yet",
+		c.Ends.Add(time.Second):         "ask the certifier for another one",
 	} {
 		err := c.Check(at)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

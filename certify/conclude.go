@@ -98,7 +98,9 @@ func (j *judgement) concludeDirect() {
 func (j *judgement) concludeConcurrency(concurrencies []Concurrency) (why string) {
 	for _, c := range concurrencies {
 		if !c.isEnough() {
-			j.certification.Cases[part{j.plan.repeatLevel(), c.Check}.id()] = CaseResult{Inconclusive: c.String() + ", and half of them have to"}
+			j.certification.Cases[part{j.plan.repeatLevel(), c.Check}.id()] = CaseResult{
+				Inconclusive: c.String() + ", and half of them have to",
+			}
 			why = cmp.Or(why, c.Check+": "+c.String())
 		}
 	}
@@ -117,7 +119,12 @@ func (j *judgement) concludeTime() map[CertificationLevel]string {
 		if !isKnown {
 			continue
 		}
-		p, why := partOf(a.Check, v), fmt.Sprintf("an answer took %d ms while the harness needed %d ms itself: nothing can be said about time", a.Millis, a.HarnessMs)
+		p := partOf(a.Check, v)
+		why := fmt.Sprintf(
+			"an answer took %d ms while the harness needed %d ms itself: nothing can be said about time",
+			a.Millis,
+			a.HarnessMs,
+		)
 		j.certification.Cases[p.id()] = CaseResult{Inconclusive: why}
 		unclear[p.level] = cmp.Or(unclear[p.level], why)
 	}
@@ -134,7 +141,9 @@ func (j *judgement) concludeLoad() {
 	for _, rate := range rates {
 		if rate.Inconclusive {
 			r.Inconclusive = "the harness was late itself at a rate"
-			j.certification.Cases[partOfLoad(rate.check()).id()] = CaseResult{Inconclusive: "the harness was late itself: nothing can be said about time"}
+			j.certification.Cases[partOfLoad(rate.check()).id()] = CaseResult{
+				Inconclusive: "the harness was late itself: nothing can be said about time",
+			}
 		}
 	}
 	minimum := CaseResult{Planned: 1, Answered: 1, Inconclusive: missingLoad(rates, j.ownAnswers)}
@@ -208,5 +217,11 @@ func missingLoad(rates []Rate, answers []Answer) string {
 	if isComplete {
 		return ""
 	}
-	return fmt.Sprintf("the level is %d reviews/s or more with 99 %% of the answers within %s, then %d more, and some after %s without any", LoadMinimum, LoadP99, LoadVolume, LoadIdle)
+	return fmt.Sprintf(
+		"the level is %d reviews/s or more with 99 %% of the answers within %s, then %d more, and some after %s without any",
+		LoadMinimum,
+		LoadP99,
+		LoadVolume,
+		LoadIdle,
+	)
 }

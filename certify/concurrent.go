@@ -44,7 +44,9 @@ func (b *Plan) concurrentChecks() []concurrentCheck {
 		return []concurrentCheck{{concurrentPrefix + "connections", 8, streamCount}}
 	}
 	return []concurrentCheck{
-		{concurrentPrefix + "http1", 0, streamCount}, {concurrentPrefix + "one-connection", 1, streamCount}, {concurrentPrefix + "connections", 8, b.concurrentCount},
+		{concurrentPrefix + "http1", 0, streamCount},
+		{concurrentPrefix + "one-connection", 1, streamCount},
+		{concurrentPrefix + "connections", 8, b.concurrentCount},
 	}
 }
 

@@ -28,10 +28,14 @@ func sharedWithout() map[string]func(reference.Decider) reference.Decider {
 	lacks := func(change func(a *attributes)) func(r *review) { return func(r *review) { *r = without(*r, change) } }
 	out := map[string]func(reference.Decider) reference.Decider{}
 	for name, forget := range map[string]func(r *review){
-		"user": func(r *review) { r.User = "" }, "groups": func(r *review) { r.Groups = nil }, "verb": func(r *review) { *r = withVerb(*r, "") },
-		"api-group": lacks(func(a *attributes) { a.Group = "" }), "resource": lacks(func(a *attributes) { a.Resource = "" }),
-		"subresource": lacks(func(a *attributes) { a.Subresource = "" }), "name": lacks(func(a *attributes) { a.Name = "" }),
-		"namespace": lacks(func(a *attributes) { a.Namespace = "" }),
+		"user":        func(r *review) { r.User = "" },
+		"groups":      func(r *review) { r.Groups = nil },
+		"verb":        func(r *review) { *r = withVerb(*r, "") },
+		"api-group":   lacks(func(a *attributes) { a.Group = "" }),
+		"resource":    lacks(func(a *attributes) { a.Resource = "" }),
+		"subresource": lacks(func(a *attributes) { a.Subresource = "" }),
+		"name":        lacks(func(a *attributes) { a.Name = "" }),
+		"namespace":   lacks(func(a *attributes) { a.Namespace = "" }),
 		"path": func(r *review) {
 			if r.NonResourceAttributes != nil {
 				r.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: r.NonResourceAttributes.Verb}

@@ -13,7 +13,14 @@ import (
 // again, so it must not change.
 func describeSpec(s spec) string {
 	if r := s.ResourceAttributes; r != nil {
-		return fmt.Sprintf("%+q %+q %+q %+q in %+q", cutWord(s.User), cutWord(r.Verb), cutWord(r.Group+"/"+scenarios.FullResource(r.Resource, r.Subresource)), cutWord(r.Name), cutWord(r.Namespace))
+		return fmt.Sprintf(
+			"%+q %+q %+q %+q in %+q",
+			cutWord(s.User),
+			cutWord(r.Verb),
+			cutWord(r.Group+"/"+scenarios.FullResource(r.Resource, r.Subresource)),
+			cutWord(r.Name),
+			cutWord(r.Namespace),
+		)
 	}
 	if n := s.NonResourceAttributes; n != nil {
 		return fmt.Sprintf("%+q %+q %+q", cutWord(s.User), cutWord(n.Verb), cutWord(n.Path))
@@ -61,7 +68,11 @@ func describeAnswer(a Answer) string {
 		return a.Fault
 	}
 	text := string(a.decision())
-	for _, field := range []struct{ name, value string }{{"apiVersion", a.APIVersion}, {"kind", a.Kind}, {"fields", strings.Join(a.UnknownFields, ", ")}} {
+	for _, field := range []struct{ name, value string }{
+		{"apiVersion", a.APIVersion},
+		{"kind", a.Kind},
+		{"fields", strings.Join(a.UnknownFields, ", ")},
+	} {
 		if field.value != "" {
 			text += fmt.Sprintf(", %s %+q", field.name, field.value)
 		}

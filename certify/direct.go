@@ -126,7 +126,12 @@ type NotLoadedError struct {
 }
 
 func (e *NotLoadedError) Error() string {
-	return fmt.Sprintf("0 of %d grants are allowed: is the policy of seed %d loaded? (authzconf certify policy --seed %d prints it, -o says in which form)", e.Grants, e.Seed, e.Seed)
+	return fmt.Sprintf(
+		"0 of %d grants are allowed: is the policy of seed %d loaded? (authzconf certify policy --seed %d prints it, -o says in which form)",
+		e.Grants,
+		e.Seed,
+		e.Seed,
+	)
 }
 
 const preflightQuestions = 100

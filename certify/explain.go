@@ -15,7 +15,11 @@ const maxShown = 4 << 10
 func Explain(ctx context.Context, w *Webhook, b *Plan, id string) (text string, right bool, err error) {
 	v, ok := b.findQuestion(id)
 	if !ok {
-		return "", false, fmt.Errorf("seed %d has no question %q: findings name theirs first, as in scenario/…#3 or relation/ignores-name/1", b.Policy.Seed, id)
+		return "", false, fmt.Errorf(
+			"seed %d has no question %q: findings name theirs first, as in scenario/…#3 or relation/ignores-name/1",
+			b.Policy.Seed,
+			id,
+		)
 	}
 	c, err := w.newClient(false)
 	if err != nil {

@@ -20,18 +20,31 @@ func kindFaults() []faultyAuthorizer {
 				return right(r)
 			}
 		}),
-		decides("selectors-refused", "selectors-change-the-decision", "reviews with a selector are never allowed", func(right reference.Decider) reference.Decider {
-			return func(r review) scenarios.Decision {
-				if a := r.ResourceAttributes; a != nil && (a.LabelSelector != nil || a.FieldSelector != nil) {
-					return scenarios.NoOpinion
+		decides(
+			"selectors-refused",
+			"selectors-change-the-decision",
+			"reviews with a selector are never allowed",
+			func(right reference.Decider) reference.Decider {
+				return func(r review) scenarios.Decision {
+					if a := r.ResourceAttributes; a != nil && (a.LabelSelector != nil || a.FieldSelector != nil) {
+						return scenarios.NoOpinion
+					}
+					return right(r)
 				}
-				return right(r)
-			}
-		}),
-		decides("selector-as-name", "selectors-change-the-decision", "metadata.name of a field selector counts before the namespace", also(func(r review) (review, bool) {
-			a := r.ResourceAttributes
-			return without(r, func(b *authorizationv1.ResourceAttributes) { b.Verb, b.FieldSelector = "get", nil }), a != nil && a.FieldSelector != nil
-		})),
+			},
+		),
+		decides(
+			"selector-as-name",
+			"selectors-change-the-decision",
+			"metadata.name of a field selector counts before the namespace",
+			also(func(r review) (review, bool) {
+				a := r.ResourceAttributes
+				return without(r, func(b *authorizationv1.ResourceAttributes) {
+					b.Verb = "get"
+					b.FieldSelector = nil
+				}), a != nil && a.FieldSelector != nil
+			}),
+		),
 	}
 }
 
@@ -43,40 +56,60 @@ const (
 // identityFaults are wrong about who asks.
 func identityFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
-		decides("group-as-user", "decided-by-something-else", "a group that is named as a granted user stands for the user", func(right reference.Decider) reference.Decider {
-			return func(r review) scenarios.Decision {
-				for _, g := range r.Groups {
-					r := r
-					if r.User = g; right(r) == scenarios.Allow {
+		decides(
+			"group-as-user",
+			"decided-by-something-else",
+			"a group that is named as a granted user stands for the user",
+			func(right reference.Decider) reference.Decider {
+				return func(r review) scenarios.Decision {
+					for _, g := range r.Groups {
+						r := r
+						if r.User = g; right(r) == scenarios.Allow {
+							return scenarios.Allow
+						}
+					}
+					return right(r)
+				}
+			},
+		),
+		decides(
+			"associated-node-by-extra",
+			"associated-node-misread",
+			"associated-node is decided by the node-name extra, which the API server takes away",
+			func(right reference.Decider) reference.Decider {
+				return func(r review) scenarios.Decision {
+					if strings.Contains(verbOf(r), "associated-node") && len(r.Extra[nodeName]) == 0 {
+						return scenarios.NoOpinion
+					}
+					return right(r)
+				}
+			},
+		),
+		decides(
+			"associated-node-by-keys",
+			"associated-node-misread",
+			"who has associated-node-keys is taken for one that may",
+			func(right reference.Decider) reference.Decider {
+				return func(r review) scenarios.Decision {
+					if strings.Contains(verbOf(r), "associated-node") && len(r.Extra[nodeKeys]) > 0 {
 						return scenarios.Allow
 					}
+					return right(r)
 				}
-				return right(r)
-			}
-		}),
-		decides("associated-node-by-extra", "associated-node-misread", "associated-node is decided by the node-name extra, which the API server takes away", func(right reference.Decider) reference.Decider {
-			return func(r review) scenarios.Decision {
-				if strings.Contains(verbOf(r), "associated-node") && len(r.Extra[nodeName]) == 0 {
-					return scenarios.NoOpinion
+			},
+		),
+		decides(
+			"one-extra-only",
+			"extras-change-the-decision",
+			"a user with several extra keys is not recognised",
+			func(right reference.Decider) reference.Decider {
+				return func(r review) scenarios.Decision {
+					if len(r.Extra) > 1 {
+						return scenarios.NoOpinion
+					}
+					return right(r)
 				}
-				return right(r)
-			}
-		}),
-		decides("associated-node-by-keys", "associated-node-misread", "who has associated-node-keys is taken for one that may", func(right reference.Decider) reference.Decider {
-			return func(r review) scenarios.Decision {
-				if strings.Contains(verbOf(r), "associated-node") && len(r.Extra[nodeKeys]) > 0 {
-					return scenarios.Allow
-				}
-				return right(r)
-			}
-		}),
-		decides("one-extra-only", "extras-change-the-decision", "a user with several extra keys is not recognised", func(right reference.Decider) reference.Decider {
-			return func(r review) scenarios.Decision {
-				if len(r.Extra) > 1 {
-					return scenarios.NoOpinion
-				}
-				return right(r)
-			}
-		}),
+			},
+		),
 	}
 }

@@ -53,7 +53,13 @@ func makeNeighbours(g, other scenarios.Grant) (out []review) {
 			resource, sub, _ := strings.Cut(resource, "/")
 			for _, name := range slices.Concat([]string{""}, g.Names, other.Names) {
 				r := base
-				r.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource, Subresource: sub, Name: name, Namespace: g.Namespace}
+				r.ResourceAttributes = &authorizationv1.ResourceAttributes{
+					Verb:        verb,
+					Resource:    resource,
+					Subresource: sub,
+					Name:        name,
+					Namespace:   g.Namespace,
+				}
 				if len(g.APIGroups) > 0 {
 					r.ResourceAttributes.Group = g.APIGroups[0]
 				}

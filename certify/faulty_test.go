@@ -26,7 +26,17 @@ func faultyAuthorizers() []faultyAuthorizer { return slices.Concat(faultyClasses
 
 // faultyClasses returns the faulty authorizers by class.
 func faultyClasses() [][]faultyAuthorizer {
-	return [][]faultyAuthorizer{modeFaults(), kindFaults(), identityFaults(), versionFaults(), clientFaults(), answerFaults(), refusalFaults(), oddFaults(), stateFaults()}
+	return [][]faultyAuthorizer{
+		modeFaults(),
+		kindFaults(),
+		identityFaults(),
+		versionFaults(),
+		clientFaults(),
+		answerFaults(),
+		refusalFaults(),
+		oddFaults(),
+		stateFaults(),
+	}
 }
 
 // decides makes a faulty authorizer that decides wrongly. wrong gets the right decision.

@@ -9,7 +9,22 @@ import (
 )
 
 // known are the verbs that authorizers written before KEP-5284 know.
-var known = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind", "escalate", "use", "approve", "sign"}
+var known = []string{
+	"get",
+	"list",
+	"watch",
+	"create",
+	"update",
+	"patch",
+	"delete",
+	"deletecollection",
+	"impersonate",
+	"bind",
+	"escalate",
+	"use",
+	"approve",
+	"sign",
+}
 
 // also makes an authorizer that asks the right one a second question.
 func also(change func(review) (review, bool)) func(reference.Decider) reference.Decider {
@@ -29,34 +44,49 @@ func also(change func(review) (review, bool)) func(reference.Decider) reference.
 // modeFaults are wrong about modes of impersonation.
 func modeFaults() []faultyAuthorizer {
 	return []faultyAuthorizer{
-		decides("unknown-verbs-allowed", "verb-implied", "verbs that it does not know are allowed", func(right reference.Decider) reference.Decider {
-			return func(r review) scenarios.Decision {
-				if !slices.Contains(known, verbOf(r)) {
-					return scenarios.Allow
+		decides(
+			"unknown-verbs-allowed",
+			"verb-implied",
+			"verbs that it does not know are allowed",
+			func(right reference.Decider) reference.Decider {
+				return func(r review) scenarios.Decision {
+					if !slices.Contains(known, verbOf(r)) {
+						return scenarios.Allow
+					}
+					return right(r)
 				}
-				return right(r)
-			}
-		}),
-		decides("unknown-modes-as-user-info", "mode-implied", "a mode that it does not know is taken for user-info", also(func(r review) (review, bool) {
-			verb := verbOf(r)
-			if !strings.HasPrefix(verb, "impersonate") || strings.Contains(verb, "node") || strings.Contains(verb, "serviceaccount") {
-				return r, false
-			}
-			parts := strings.Split(verb, ":")
-			if len(parts) < 2 {
-				return r, false
-			}
-			parts[1] = "user-info"
-			return withVerb(r, strings.Join(parts, ":")), true
-		})),
-		decides("future-actions-allowed", "mode-implied", "every verb that begins with impersonate-on: is let through, as the identity check will decide", func(right reference.Decider) reference.Decider {
-			return func(r review) scenarios.Decision {
-				if strings.HasPrefix(verbOf(r), "impersonate-on:") {
-					return scenarios.Allow
+			},
+		),
+		decides(
+			"unknown-modes-as-user-info",
+			"mode-implied",
+			"a mode that it does not know is taken for user-info",
+			also(func(r review) (review, bool) {
+				verb := verbOf(r)
+				if !strings.HasPrefix(verb, "impersonate") || strings.Contains(verb, "node") || strings.Contains(verb, "serviceaccount") {
+					return r, false
 				}
-				return right(r)
-			}
-		}),
+				parts := strings.Split(verb, ":")
+				if len(parts) < 2 {
+					return r, false
+				}
+				parts[1] = "user-info"
+				return withVerb(r, strings.Join(parts, ":")), true
+			}),
+		),
+		decides(
+			"future-actions-allowed",
+			"mode-implied",
+			"every verb that begins with impersonate-on: is let through, as the identity check will decide",
+			func(right reference.Decider) reference.Decider {
+				return func(r review) scenarios.Decision {
+					if strings.HasPrefix(verbOf(r), "impersonate-on:") {
+						return scenarios.Allow
+					}
+					return right(r)
+				}
+			},
+		),
 	}
 }
 

@@ -49,7 +49,12 @@ type certifyFlags struct {
 func (f *certifyFlags) registerLoad(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.tryLoad, "load", false, "try level load too: right answers in time at the rates of --load-rates")
 	fs.IntSliceVar(&f.load.Rates, "load-rates", LoadRates(), "rates of level load, in reviews per second")
-	fs.DurationVar(&f.load.Length, "load-duration", LoadLength, "how long each rate is kept up; from a minute on, answers must not become slower, nor the memory grow")
+	fs.DurationVar(
+		&f.load.Length,
+		"load-duration",
+		LoadLength,
+		"how long each rate is kept up; from a minute on, answers must not become slower, nor the memory grow",
+	)
 	fs.DurationVar(&f.load.P99, "load-p99", LoadP99, "what 99 % of the answers have to come within, at each rate")
 	fs.IntVar(&f.load.Volume, "load-volume", LoadVolume, "how many reviews follow, as fast as they are answered")
 	fs.DurationVar(&f.load.Idle, "load-idle", LoadIdle, "how long nothing is asked then, before some more")
@@ -57,7 +62,12 @@ func (f *certifyFlags) registerLoad(fs *pflag.FlagSet) {
 
 // registerCluster adds the flags of the levels that need an API server.
 func (f *certifyFlags) registerCluster(fs *pflag.FlagSet) {
-	fs.StringVar(&f.inCluster, "in-cluster", "", "try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local")
+	fs.StringVar(
+		&f.inCluster,
+		"in-cluster",
+		"",
+		"try levels in-cluster and revocation too, in the authorizer chain of an API server of this provider: local",
+	)
 	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of that API server (default the newest)")
 	f.binaries.RegisterFlags(fs)
 	f.binaries.RegisterAPIServers(fs)
@@ -204,7 +214,10 @@ func (o Options) cases(inCluster, canLoad bool) (out []product.Case) {
 		add(p, why)
 	}
 	if inCluster && !canLoad {
-		why = &product.NotRun{Cause: reports.CauseTargetLacks, Why: "no policy can be loaded while it runs (--policy-hook), so no grant can be taken away"}
+		why = &product.NotRun{
+			Cause: reports.CauseTargetLacks,
+			Why:   "no policy can be loaded while it runs (--policy-hook), so no grant can be taken away",
+		}
 	}
 	for _, w := range windows() {
 		add(part{Revocation, w.ID}, why)

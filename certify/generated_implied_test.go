@@ -206,11 +206,16 @@ func forgetful() (out []generated) {
 	type attributes = authorizationv1.ResourceAttributes
 	lacks := func(change func(a *attributes)) func(r *review) { return func(r *review) { *r = without(*r, change) } }
 	for name, forget := range map[string]func(r *review){
-		"user": func(r *review) { r.User = "" }, "groups": func(r *review) { r.Groups = nil }, "verb": func(r *review) { *r = withVerb(*r, "") },
+		"user":                    func(r *review) { r.User = "" },
+		"groups":                  func(r *review) { r.Groups = nil },
+		"verb":                    func(r *review) { *r = withVerb(*r, "") },
 		"all but the first group": func(r *review) { r.Groups = r.Groups[:min(1, len(r.Groups))] },
-		"api-group":               lacks(func(a *attributes) { a.Group = "" }), "resource": lacks(func(a *attributes) { a.Resource = "" }),
-		"subresource": lacks(func(a *attributes) { a.Subresource = "" }), "name": lacks(func(a *attributes) { a.Name = "" }),
-		"namespace": lacks(func(a *attributes) { a.Namespace = "" }), "capitals": lacks(func(a *attributes) { a.Name = strings.ToLower(a.Name) }),
+		"api-group":               lacks(func(a *attributes) { a.Group = "" }),
+		"resource":                lacks(func(a *attributes) { a.Resource = "" }),
+		"subresource":             lacks(func(a *attributes) { a.Subresource = "" }),
+		"name":                    lacks(func(a *attributes) { a.Name = "" }),
+		"namespace":               lacks(func(a *attributes) { a.Namespace = "" }),
+		"capitals":                lacks(func(a *attributes) { a.Name = strings.ToLower(a.Name) }),
 		"path": func(r *review) {
 			if r.NonResourceAttributes != nil {
 				r.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: r.NonResourceAttributes.Verb}
@@ -227,9 +232,11 @@ func forgetful() (out []generated) {
 		})})
 	}
 	for name, who := range map[string]func(r *review){
-		"uid": func(r *review) { r.User = r.UID }, "first group": func(r *review) { r.User = append(r.Groups, "")[0] },
-		"extra": func(r *review) { r.User = append(r.Extra["username"], "")[0] }, "groups of extra": func(r *review) { r.Groups = r.Extra["groups"] },
-		"user as group": func(r *review) { r.Groups = []string{r.User} },
+		"uid":             func(r *review) { r.User = r.UID },
+		"first group":     func(r *review) { r.User = append(r.Groups, "")[0] },
+		"extra":           func(r *review) { r.User = append(r.Extra["username"], "")[0] },
+		"groups of extra": func(r *review) { r.Groups = r.Extra["groups"] },
+		"user as group":   func(r *review) { r.Groups = []string{r.User} },
 	} {
 		out = append(out, generated{"decided-by-something-else", name, also(func(r review) (review, bool) { who(&r); return r, true })})
 	}

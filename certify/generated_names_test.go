@@ -19,7 +19,8 @@ import (
 func wrongNames() []comparison {
 	fold := cases.Fold()
 	return list(
-		both("specially-folded", "cases.Fold", fold.String), both("specially-folded", "ToLower of ToUpper", func(s string) string { return strings.ToLower(strings.ToUpper(s)) }),
+		both("specially-folded", "cases.Fold", fold.String),
+		both("specially-folded", "ToLower of ToUpper", func(s string) string { return strings.ToLower(strings.ToUpper(s)) }),
 		both("specially-folded", "SimpleFold", func(s string) string { return strings.Map(leastFold, s) }),
 		both("unseen-marks", "format characters", keep(func(r rune) bool { return !unicode.Is(unicode.Cf, r) })),
 		both("unseen-marks", "variation selectors", keep(func(r rune) bool { return !unicode.Is(unicode.Variation_Selector, r) })),
@@ -29,18 +30,25 @@ func wrongNames() []comparison {
 		both("other-scripts", "digits", func(s string) string { return strings.Map(asciiDigit, s) }),
 		both("other-scripts", "dashes", func(s string) string { return strings.Map(asciiDash, s) }),
 		both("other-scripts", "width", width.Narrow.String),
-		both("compatibility-forms", "NFKD", norm.NFKD.String), both("compatibility-forms", "NFKC, folded", func(s string) string { return fold.String(norm.NFKC.String(s)) }),
-		both("mail-addresses", "domain in lower case", lowerDomain), both("mail-addresses", "without tag", withoutTag),
-		both("mail-addresses", "without dots", withoutDots), both("mail-addresses", "ParseAddress", parsedAddress),
+		both("compatibility-forms", "NFKD", norm.NFKD.String),
+		both("compatibility-forms", "NFKC, folded", func(s string) string { return fold.String(norm.NFKC.String(s)) }),
+		both("mail-addresses", "domain in lower case", lowerDomain),
+		both("mail-addresses", "without tag", withoutTag),
+		both("mail-addresses", "without dots", withoutDots),
+		both("mail-addresses", "ParseAddress", parsedAddress),
 		both("account-names", "without domain", func(s string) string { return s[strings.LastIndex(s, `\`)+1:] }),
 		both("account-names", "as user@domain", accountAtDomain),
-		both("distinguished-names", "types in lower case", lowerTypes), both("distinguished-names", "without blanks", func(s string) string { return blanksAround.ReplaceAllString(s, "$1") }),
-		both("distinguished-names", "sorted", sortedName), both("distinguished-names", "common name", commonName),
+		both("distinguished-names", "types in lower case", lowerTypes),
+		both("distinguished-names", "without blanks", func(s string) string { return blanksAround.ReplaceAllString(s, "$1") }),
+		both("distinguished-names", "sorted", sortedName),
+		both("distinguished-names", "common name", commonName),
 		both("uris", "host in lower case", changedURL(func(u *url.URL) { u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host) })),
 		both("uris", "default port", changedURL(func(u *url.URL) { u.Host = strings.TrimSuffix(u.Host, ":443") })),
-		both("uris", "without fragment", changedURL(func(u *url.URL) { u.Fragment = "" })), both("uris", "without user", changedURL(func(u *url.URL) { u.User = nil })),
+		both("uris", "without fragment", changedURL(func(u *url.URL) { u.Fragment = "" })),
+		both("uris", "without user", changedURL(func(u *url.URL) { u.User = nil })),
 		both("uris", "without port", func(s string) string { return strings.TrimSuffix(s, ":443") }),
-		both("ip-addresses", "ParseAddr", parsedIP), both("ip-addresses", "ParseAddrPort", func(s string) string {
+		both("ip-addresses", "ParseAddr", parsedIP),
+		both("ip-addresses", "ParseAddrPort", func(s string) string {
 			if a, err := netip.ParseAddrPort(s); err == nil {
 				return a.Addr().String()
 			}

@@ -14,7 +14,9 @@ type heldConns struct {
 }
 
 // wrapDial returns a function that opens connections whose writes can be held back.
-func (c *heldConns) wrapDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *heldConns) wrapDial(
+	dial func(ctx context.Context, network, address string) (net.Conn, error),
+) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		plain, err := dial(ctx, network, address)
 		if err != nil {

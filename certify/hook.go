@@ -32,7 +32,10 @@ func RunHook(ctx context.Context, program string, policy []byte, stderr io.Write
 	}
 	switch {
 	case errors.Is(err, exec.ErrWaitDelay):
-		return fmt.Errorf("--policy-hook: it ended, and left a process behind that kept its output open for %s; that was ended: a hook has loaded the policy when it ends", hookDelay)
+		return fmt.Errorf(
+			"--policy-hook: it ended, and left a process behind that kept its output open for %s; that was ended: a hook has loaded the policy when it ends",
+			hookDelay,
+		)
 	case err != nil:
 		return fmt.Errorf("--policy-hook: %w", err)
 	}

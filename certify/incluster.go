@@ -233,7 +233,10 @@ func (c *cluster) askQuestion(ctx context.Context, check clusterCheck) Answer {
 // askReview asks the API server a SubjectAccessReview as an administrator.
 func (c *cluster) askReview(ctx context.Context, s spec) *ClusterObservation {
 	observation := &ClusterObservation{}
-	answer, err := c.replayer.Admin().AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
+	answer, err := c.replayer.Admin().
+		AuthorizationV1().
+		SubjectAccessReviews().
+		Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
 	if err != nil {
 		observation.Error = cutWord(firstLine(err))
 		return observation

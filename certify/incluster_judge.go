@@ -45,7 +45,13 @@ func (b *Plan) judgeObservation(a Answer) (j observationResult, err error) {
 		return b.judgeScenario(check, a)
 	}
 	got := a.ClusterObservation.Answer
-	j.text = fmt.Sprintf("%s: %s: expected %s, got %s", a.Vector, describeSpec(check.Spec), check.Expect, cmp.Or(a.ClusterObservation.Error, got))
+	j.text = fmt.Sprintf(
+		"%s: %s: expected %s, got %s",
+		a.Vector,
+		describeSpec(check.Spec),
+		check.Expect,
+		cmp.Or(a.ClusterObservation.Error, got),
+	)
 	switch {
 	case a.ClusterObservation.Error != "":
 		j.reason = "api-server-answers-an-error"
@@ -94,7 +100,14 @@ func judgeWindow(a Answer) (j observationResult, err error) {
 		return j, fmt.Errorf("the evidence is about a window %q, which there is not", a.Vector)
 	}
 	w, observation := all[i], a.ClusterObservation
-	j.text = fmt.Sprintf("%s: expected allowed=%t within %d ms, got allowed=%s after %d ms", w.ID, w.Allowed, observation.Limit, observation.Answer, observation.Window)
+	j.text = fmt.Sprintf(
+		"%s: expected allowed=%t within %d ms, got allowed=%s after %d ms",
+		w.ID,
+		w.Allowed,
+		observation.Limit,
+		observation.Answer,
+		observation.Window,
+	)
 	isLimit := w.limit(0).Milliseconds() <= observation.Limit && observation.Limit <= w.limit(MaxOwnCache).Milliseconds()
 	inTime := observation.Window <= observation.Limit
 	switch {

@@ -89,7 +89,15 @@ func (b *Plan) clusterPlan() (out []clusterCheck) {
 		out = append(out, b.questionsAt(p, forChain)...)
 		for j, s := range complete {
 			if j%len(chainPlaces()) == i {
-				out = append(out, clusterCheck{ID: p.String() + "/scenario/" + s.ID, Place: p, Phase: phaseUp, Scenario: s, Reason: "impersonation-differs"})
+				out = append(out,
+					clusterCheck{
+						ID:       p.String() + "/scenario/" + s.ID,
+						Place:    p,
+						Phase:    phaseUp,
+						Scenario: s,
+						Reason:   "impersonation-differs",
+					},
+				)
 			}
 		}
 	}
@@ -121,7 +129,9 @@ func (b *Plan) questionsAt(p chainPlace, forChain []Question) []clusterCheck {
 	n := b.Policy.Identities
 	var out []clusterCheck
 	add := func(ph phase, name, reason string, expect scenarios.Decision, s spec) {
-		out = append(out, clusterCheck{ID: fmt.Sprintf("%s/%s/%s", p, ph, name), Place: p, Phase: ph, Spec: s, Expect: expect, Reason: reason})
+		out = append(out,
+			clusterCheck{ID: fmt.Sprintf("%s/%s/%s", p, ph, name), Place: p, Phase: ph, Spec: s, Expect: expect, Reason: reason},
+		)
 	}
 	for _, ph := range []phase{phaseUp, phaseRepeated} {
 		for _, v := range forChain {
@@ -172,7 +182,8 @@ func (b *Plan) completeScenarios() (out []*scenarios.Scenario) {
 // all of its grants.
 func (b *Plan) isComplete(s *scenarios.Scenario) bool {
 	bound, _ := s.Bind(b.suffixOf(s))
-	needsSetup := len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" || slices.Contains(s.Requires.Capabilities, scenarios.Aggregation)
+	needsSetup := len(s.Policy) > 0 || len(s.Nodes) > 0 || s.Requires.Chain != "" ||
+		slices.Contains(s.Requires.Capabilities, scenarios.Aggregation)
 	needsTime := s.Alone() || s.Waits() > 0
 	hasRoles := len(scenarios.RulesFromManifests(slices.Concat(bound.Manifests, bound.Objects))) > 0
 	isOther := len(s.Grants) == 0 || needsSetup || needsTime || hasRoles

@@ -24,9 +24,15 @@ func clusterRun(t *testing.T, b *Plan, webhook func(*policy.Holder) http.Handler
 		t.Skip("it starts a control plane")
 	}
 	holder := policy.NewHolder(b.Policy)
-	o := Options{Webhook: startWebhook(t, webhook(holder)), Plan: b, Levels: []CertificationLevel{Core}, Blame: true, Cluster: &ClusterOptions{
-		Load: func(_ context.Context, p *policy.Policy) error { holder.Store(p); return nil },
-	}}
+	o := Options{
+		Webhook: startWebhook(t, webhook(holder)),
+		Plan:    b,
+		Levels:  []CertificationLevel{Core},
+		Blame:   true,
+		Cluster: &ClusterOptions{
+			Load: func(_ context.Context, p *policy.Policy) error { holder.Store(p); return nil },
+		},
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -192,7 +198,15 @@ func TestBlame(t *testing.T) {
 		b.setQuestions(b.Scenario, b.Probes)
 		i := slices.IndexFunc(b.Probes, func(v Question) bool { return v.Expect == scenarios.Allow && v.Level == Core })
 		b.Probes[i].Expect = scenarios.NoOpinion // the policy grants it
-		run, err := Certify(t.Context(), Options{Webhook: startWebhook(t, reference.Handler(b.Policy.Decide)), Plan: &b, Levels: []CertificationLevel{Core}, Blame: true})
+		run, err := Certify(
+			t.Context(),
+			Options{
+				Webhook: startWebhook(t, reference.Handler(b.Policy.Decide)),
+				Plan:    &b,
+				Levels:  []CertificationLevel{Core},
+				Blame:   true,
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

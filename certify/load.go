@@ -172,7 +172,13 @@ func (r *runner) askAfterPauses(ctx context.Context) {
 
 // askMany asks n reviews as fast as they are answered.
 func (r *runner) askMany(ctx context.Context, check string, n int) []Answer {
-	return r.askInParallel(ctx, check, parallelAskers, []*client{r.client}, pickQuestions(r.Plan.repeatableQuestions(), n, scatteredQuestion))
+	return r.askInParallel(
+		ctx,
+		check,
+		parallelAskers,
+		[]*client{r.client},
+		pickQuestions(r.Plan.repeatableQuestions(), n, scatteredQuestion),
+	)
 }
 
 // keepStage keeps what was asked, and those answers that are wrong.

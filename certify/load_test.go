@@ -53,7 +53,8 @@ func TestLoad(t *testing.T) {
 			}
 			return b.Policy.Decide(s)
 		}), time.Second)
-		if r.Granted || r.Rates[0].Wrong != 2 || len(run.Findings) != 1 || run.Findings[0].Reason != "wrong-under-load" || run.Findings[0].Blame != verdicts.BlameAuthorizer {
+		if r.Granted || r.Rates[0].Wrong != 2 || len(run.Findings) != 1 || run.Findings[0].Reason != "wrong-under-load" ||
+			run.Findings[0].Blame != verdicts.BlameAuthorizer {
 			t.Errorf("%+v %+v", r, run.Findings)
 		}
 	})
@@ -97,7 +98,10 @@ func TestLateHarnessIsInconclusive(t *testing.T) {
 	if r := c.Results[len(c.Results)-1]; r.Granted || r.Inconclusive == "" || r.Rates[0].Late != 10 || r.Rates[0].Achieved != 10 {
 		t.Errorf("%+v", r)
 	}
-	lost := append(slices.Clone(answers), Answer{Check: "load-10", Vector: b.Scenario[0].ID, Fault: "does-not-answer-in-time", LateUs: 60_000})
+	lost := append(
+		slices.Clone(answers),
+		Answer{Check: "load-10", Vector: b.Scenario[0].ID, Fault: "does-not-answer-in-time", LateUs: 60_000},
+	)
 	if found := findings(lost); len(found) > 0 {
 		t.Errorf("an answer that was late by the harness: %v", found)
 	}
@@ -195,7 +199,10 @@ func TestMinuteAtOneRate(t *testing.T) {
 
 // TestTooLittleLoadIsNotGranted judges runs in which less was asked than the level demands.
 func TestTooLittleLoadIsNotGranted(t *testing.T) {
-	all := []Answer{{Check: volumeCheck, Stage: &Stage{Planned: LoadVolume}}, {Check: idleCheck, Stage: &Stage{IdleMs: LoadIdle.Milliseconds()}}}
+	all := []Answer{
+		{Check: volumeCheck, Stage: &Stage{Planned: LoadVolume}},
+		{Check: idleCheck, Stage: &Stage{IdleMs: LoadIdle.Milliseconds()}},
+	}
 	for name, c := range map[string]struct {
 		rate    Rate
 		answers []Answer

@@ -106,8 +106,14 @@ func (o outage) isOver(answers []Answer, isRight map[string]bool) bool {
 func (o outage) describe(b *Plan, answers []Answer) string {
 	begin, end := answers[o.wrong[0]], answers[o.wrong[len(o.wrong)-1]]
 	v, _ := b.findQuestion(begin.Vector)
-	return fmt.Sprintf("transient, from %s to %s of the run: everything got %s, %d answers of it wrong, and right when asked again; the first was %s",
-		sinceBegin(begin.AtMs), sinceBegin(end.AtMs+end.Millis), o.outcome, len(o.wrong), b.describeQuestion(v, begin))
+	return fmt.Sprintf(
+		"transient, from %s to %s of the run: everything got %s, %d answers of it wrong, and right when asked again; the first was %s",
+		sinceBegin(begin.AtMs),
+		sinceBegin(end.AtMs+end.Millis),
+		o.outcome,
+		len(o.wrong),
+		b.describeQuestion(v, begin),
+	)
 }
 
 // sinceBegin returns a time since the beginning of the run, in seconds.

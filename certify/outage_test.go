@@ -43,7 +43,8 @@ func TestOutageIsOneFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(judged.Findings) != 1 || judged.Findings[0].Reason != reasonTransient || !strings.Contains(judged.Findings[0].Examples[0], "from 0.1") {
+	if len(judged.Findings) != 1 || judged.Findings[0].Reason != reasonTransient ||
+		!strings.Contains(judged.Findings[0].Examples[0], "from 0.1") {
 		t.Errorf("an outage is %+v", judged.Findings)
 	}
 	judged, err = b.Judge(answers(false))

@@ -26,32 +26,42 @@ type faultyDecider func(right reference.Decider, grants []rule) reference.Decide
 // questions left out: limits on lists, refusals by a name, sessions, selectors, hashes, characters. Each of them was
 // certified at every level once.
 var outsiders = map[string]faultyDecider{
-	"a selector's name is the name":           readsResource(bySelector("metadata.name", func(a *attributes) *string { return &a.Name })),
-	"a selector's namespace is the namespace": readsResource(bySelector("metadata.namespace", func(a *attributes) *string { return &a.Namespace })),
+	"a selector's name is the name": readsResource(bySelector("metadata.name", func(a *attributes) *string { return &a.Name })),
+	"a selector's namespace is the namespace": readsResource(
+		bySelector("metadata.namespace", func(a *attributes) *string { return &a.Namespace }),
+	),
 	"no watch with a selector": refuses(func(s spec) bool {
 		a := s.ResourceAttributes
 		return a != nil && strings.Contains(a.Verb, "watch") && (a.FieldSelector != nil || a.LabelSelector != nil)
 	}),
 	"no selector with two values": refuses(func(s spec) bool {
 		a := s.ResourceAttributes
-		return a != nil && a.LabelSelector != nil && slices.ContainsFunc(a.LabelSelector.Requirements, func(r metav1.LabelSelectorRequirement) bool { return len(r.Values) > 1 })
+		return a != nil && a.LabelSelector != nil &&
+			slices.ContainsFunc(a.LabelSelector.Requirements, func(r metav1.LabelSelectorRequirement) bool { return len(r.Values) > 1 })
 	}),
-	"refuses controllers":              refuses(func(s spec) bool { return strings.HasPrefix(s.User, "system:kube-") }),
-	"refuses service accounts of kube": refuses(func(s spec) bool { return strings.HasPrefix(s.User, "system:serviceaccount:kube-system:") }),
-	"refuses bootstrappers":            refuses(func(s spec) bool { return slices.Contains(s.Groups, "system:bootstrappers") }),
-	"refuses metrics":                  refuses(func(s spec) bool { return s.NonResourceAttributes != nil && s.NonResourceAttributes.Path == "/metrics" }),
-	"refuses custom resources":         refuses(func(s spec) bool { return resourceIs(s, "customresourcedefinitions") }),
-	"refuses webhooks":                 refuses(func(s spec) bool { return resourceIs(s, "validatingwebhookconfigurations") }),
+	"refuses controllers": refuses(func(s spec) bool { return strings.HasPrefix(s.User, "system:kube-") }),
+	"refuses service accounts of kube": refuses(
+		func(s spec) bool { return strings.HasPrefix(s.User, "system:serviceaccount:kube-system:") },
+	),
+	"refuses bootstrappers": refuses(func(s spec) bool { return slices.Contains(s.Groups, "system:bootstrappers") }),
+	"refuses metrics": refuses(
+		func(s spec) bool { return s.NonResourceAttributes != nil && s.NonResourceAttributes.Path == "/metrics" },
+	),
+	"refuses custom resources": refuses(func(s spec) bool { return resourceIs(s, "customresourcedefinitions") }),
+	"refuses webhooks":         refuses(func(s spec) bool { return resourceIs(s, "validatingwebhookconfigurations") }),
 	"refuses to impersonate an administrator": refuses(func(s spec) bool {
 		return strings.HasPrefix(verbOf(s), "impersonate") && s.ResourceAttributes != nil && s.ResourceAttributes.Name == "cluster-admin"
 	}),
 	"10 parts of a path": refuses(func(s spec) bool {
 		return s.NonResourceAttributes != nil && strings.Count(s.NonResourceAttributes.Path, "/") > 10
 	}),
-	"the first 64 paths":       loads(func(g *rule) { g.NonResourceURLs = g.NonResourceURLs[:min(len(g.NonResourceURLs), 64)] }),
-	"the first 64 API groups":  loads(func(g *rule) { g.APIGroups = g.APIGroups[:min(len(g.APIGroups), 64)] }),
-	"64 grants of a group":     most(64, func(g rule) string { return g.Subject.Group }),
-	"64 path grants of a user": most(64, func(g rule) string { return g.Subject.User[:len(g.Subject.User)*min(1, len(g.NonResourceURLs))] }),
+	"the first 64 paths":      loads(func(g *rule) { g.NonResourceURLs = g.NonResourceURLs[:min(len(g.NonResourceURLs), 64)] }),
+	"the first 64 API groups": loads(func(g *rule) { g.APIGroups = g.APIGroups[:min(len(g.APIGroups), 64)] }),
+	"64 grants of a group":    most(64, func(g rule) string { return g.Subject.Group }),
+	"64 path grants of a user": most(
+		64,
+		func(g rule) string { return g.Subject.User[:len(g.Subject.User)*min(1, len(g.NonResourceURLs))] },
+	),
 	"100 namespaces of a user": most(100, func(g rule) string {
 		return (g.Subject.User + " in")[:(len(g.Subject.User)+3)*min(1, len(g.Namespace))]
 	}),

@@ -72,20 +72,41 @@ func NewPlan(set *scenarios.Set, seed int64) (*Plan, error) { return makePlan(se
 // makePlan makes the questions of the levels of direct mode from scenarios and the policy of a seed.
 func makePlan(all []*scenarios.Scenario, seed int64) (*Plan, error) {
 	bound := policy.Bound(all, seed)
-	b := &Plan{Policy: policy.New(bound, seed), levels: Levels(), concurrentCount: concurrentReviews, driftCount: driftReviews, scenarios: all}
+	b := &Plan{
+		Policy:          policy.New(bound, seed),
+		levels:          Levels(),
+		concurrentCount: concurrentReviews,
+		driftCount:      driftReviews,
+		scenarios:       all,
+	}
 	reviews, err := collectReviews(bound)
 	if err != nil {
 		return nil, err
 	}
 	for i, r := range reviews {
-		v := Question{ID: fmt.Sprintf("scenario/%s#%d", r.scenario, i), Level: Core, Spec: r.spec, Expect: b.Policy.Decide(r.spec), Reason: "does-not-allow-what-is-granted"}
+		v := Question{
+			ID:     fmt.Sprintf("scenario/%s#%d", r.scenario, i),
+			Level:  Core,
+			Spec:   r.spec,
+			Expect: b.Policy.Decide(r.spec),
+			Reason: "does-not-allow-what-is-granted",
+		}
 		if v.Expect != scenarios.Allow {
 			v.Reason = "allows-what-is-not-granted"
 		}
 		b.Scenario = append(b.Scenario, v)
 	}
 	relations := b.relationQuestions()
-	b.setQuestions(b.Scenario, relations, b.specialQuestions(), b.incompleteQuestions(), b.derivedQuestions(), b.lookalikeQuestions(), b.versionQuestions(relations), b.robustQuestions())
+	b.setQuestions(
+		b.Scenario,
+		relations,
+		b.specialQuestions(),
+		b.incompleteQuestions(),
+		b.derivedQuestions(),
+		b.lookalikeQuestions(),
+		b.versionQuestions(relations),
+		b.robustQuestions(),
+	)
 	return b, b.seal()
 }
 

@@ -253,7 +253,8 @@ func (b *Plan) incompleteQuestions() []Question {
 	for _, user := range []string{n.Reader, n.Wide, n.Outsider, "system:admin"} {
 		both := newReview(user, "get", "", "pods", n.Namespace, "one")
 		both.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/probe"}
-		empty, nowhere := newReview(user, "", "", "", "", ""), spec{User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
+		empty := newReview(user, "", "", "", "", "")
+		nowhere := spec{User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}
 		empty.ResourceAttributes.Version = ""
 		for _, s := range []spec{both, {User: user}, {User: user, Groups: []string{"system:authenticated"}}, empty, nowhere} {
 			for _, form := range []Form{"", v1beta1} {

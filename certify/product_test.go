@@ -114,7 +114,12 @@ func TestProduct(t *testing.T) {
 			map[string]string{"core": notGranted, "no-overgrant": notGranted, "robust": notGranted}, "robust/drift"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := execute(t.Context(), t, b, startWebhook(t, c.handler), append([]string{"--seed=5", "--authorizer-kubeconfig=x"}, c.args...)...)
+			r := execute(
+				t.Context(),
+				t,
+				b,
+				startWebhook(t, c.handler),
+				append([]string{"--seed=5", "--authorizer-kubeconfig=x"}, c.args...)...)
 			if got := r.made.Report.Outcome; got.Result != c.want {
 				t.Errorf("the outcome is %s: %q", got.Result, got.Reasons)
 			}
@@ -142,7 +147,15 @@ func TestProduct(t *testing.T) {
 func TestVerifyNotices(t *testing.T) {
 	t.Parallel()
 	b := plan(t, smallSeed)
-	r := execute(t.Context(), t, b, startWebhook(t, reference.Handler(b.Policy.Decide)), "--seed=5", "--authorizer-kubeconfig=x", "--level=core")
+	r := execute(
+		t.Context(),
+		t,
+		b,
+		startWebhook(t, reference.Handler(b.Policy.Decide)),
+		"--seed=5",
+		"--authorizer-kubeconfig=x",
+		"--level=core",
+	)
 	view := r.made.Log.View()
 	for _, key := range view.Keys("") {
 		file := view.EvidenceFile(key)

@@ -86,7 +86,11 @@ func (b *Plan) rates(answers []Answer) (out []Rate) {
 
 func newMeasurement(s *Stage) *measurement {
 	return &measurement{micros: s.Micros, Rate: Rate{
-		TargetRate: s.Rate, Seconds: float64(s.Planned) / float64(max(s.Rate, 1)), Limit: float64(s.LimitUs) / 1000, Dropped: s.Dropped, Memory: s.Memory,
+		TargetRate: s.Rate,
+		Seconds:    float64(s.Planned) / float64(max(s.Rate, 1)),
+		Limit:      float64(s.LimitUs) / 1000,
+		Dropped:    s.Dropped,
+		Memory:     s.Memory,
 	}}
 }
 

@@ -55,7 +55,9 @@ func TestRBACIsCertified(t *testing.T) {
 	})
 	// The policy does not have what every API server grants from the start, above all discovery for authenticated
 	// users.
-	if err := admin.RbacV1().ClusterRoleBindings().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"}); err != nil {
+	if err := admin.RbacV1().
+		ClusterRoleBindings().
+		DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"}); err != nil {
 		t.Fatal(err)
 	}
 	b := plan(t, 1)
@@ -109,7 +111,9 @@ func accepted(t *testing.T, run *Run[Answer], levels ...CertificationLevel) {
 
 // sar asks the API server about a review.
 func sar(ctx context.Context, admin kubernetes.Interface, s spec) (scenarios.Decision, error) {
-	got, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
+	got, err := admin.AuthorizationV1().
+		SubjectAccessReviews().
+		Create(ctx, &authorizationv1.SubjectAccessReview{Spec: s}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
 		return "", err
@@ -126,7 +130,13 @@ func sar(ctx context.Context, admin kubernetes.Interface, s spec) (scenarios.Dec
 func loadRBAC(t *testing.T, admin kubernetes.Interface, p *policy.Policy) {
 	t.Helper()
 	last := func(namespace string) scenarios.Grant {
-		return scenarios.Grant{Subject: scenarios.Subject{User: "loaded"}, Verbs: []string{"get"}, APIGroups: []string{"loaded"}, Resources: []string{"loaded"}, Namespace: namespace}
+		return scenarios.Grant{
+			Subject:   scenarios.Subject{User: "loaded"},
+			Verbs:     []string{"get"},
+			APIGroups: []string{"loaded"},
+			Resources: []string{"loaded"},
+			Namespace: namespace,
+		}
 	}
 	loaded := &policy.Policy{Seed: p.Seed, Grants: append(slices.Clone(p.Grants), last(p.Identities.Namespace), last(""))}
 	raw, err := loaded.RBAC()
@@ -190,7 +200,14 @@ func create(t *testing.T, admin kubernetes.Interface, doc string) {
 		path = rbac + strings.ToLower(o.Kind) + "s"
 	}
 	if err == nil {
-		err = admin.CoreV1().RESTClient().Post().AbsPath(path).Body(body).SetHeader("Content-Type", "application/json").Do(t.Context()).Error()
+		err = admin.CoreV1().
+			RESTClient().
+			Post().
+			AbsPath(path).
+			Body(body).
+			SetHeader("Content-Type", "application/json").
+			Do(t.Context()).
+			Error()
 	}
 	if err != nil {
 		t.Errorf("%s %s: %v", o.Kind, o.Metadata.Name, err)

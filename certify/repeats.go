@@ -70,7 +70,10 @@ func (b *Plan) repeatedQuestions() map[string][]Question {
 	}
 	all := b.repeatableQuestions()
 	out := map[string][]Question{
-		firstCheck: b.firstQuestions(), http1Check: pickQuestions(all, keepAliveReviews, scatteredQuestion), http2Check: pickQuestions(all, keepAliveReviews, scatteredQuestion), driftCheck: pickQuestions(all, b.driftCount, scatteredQuestion),
+		firstCheck:   b.firstQuestions(),
+		http1Check:   pickQuestions(all, keepAliveReviews, scatteredQuestion),
+		http2Check:   pickQuestions(all, keepAliveReviews, scatteredQuestion),
+		driftCheck:   pickQuestions(all, b.driftCount, scatteredQuestion),
 		silenceCheck: b.silenceQuestions(),
 	}
 	maps.Copy(out, b.concurrentQuestions())

@@ -47,7 +47,9 @@ func (t *Trial[A]) Conclude(results []reports.Result, view record.View) (*report
 	r.Figures = append(r.Figures, reports.Figure{Name: "answers", Value: float64(run.answerCount)})
 	for _, result := range run.Results {
 		for _, rate := range result.Rates {
-			r.Figures = append(r.Figures, reports.Figure{Name: fmt.Sprintf("p99 at %d reviews/s", rate.TargetRate), Value: rate.P99, Unit: "ms"})
+			r.Figures = append(r.Figures,
+				reports.Figure{Name: fmt.Sprintf("p99 at %d reviews/s", rate.TargetRate), Value: rate.P99, Unit: "ms"},
+			)
 		}
 	}
 	return r, nil
@@ -155,7 +157,9 @@ func (run *judgedRun) levelsSection(groups []reports.Group) reports.Section {
 	}
 	text := []string{"A level is granted if everything in it was asked and nothing is wrong."}
 	if slices.ContainsFunc(run.Results, func(r LevelResult) bool { return r.Level == Safe }) {
-		text = append(text, "Level safe asks for what nobody was granted. It does not show that anything is allowed, or that what is granted to one is not allowed to another.")
+		text = append(text,
+			"Level safe asks for what nobody was granted. It does not show that anything is allowed, or that what is granted to one is not allowed to another.",
+		)
 	}
 	return reports.Section{ID: "levels", Title: "Levels", Tables: []reports.Table{table}, Text: text}
 }
@@ -164,7 +168,9 @@ func (run *judgedRun) levelsSection(groups []reports.Group) reports.Section {
 func (run *judgedRun) safeAdvice() (notes []string) {
 	for _, f := range run.Certification.Findings {
 		if f.Advice && f.Level == Safe {
-			notes = append(notes, fmt.Sprintf("%s: %s, which is safe; but %s", f.Reason, reports.Plural(f.Count, "answer"), policy.Why(f.Reason)))
+			notes = append(notes,
+				fmt.Sprintf("%s: %s, which is safe; but %s", f.Reason, reports.Plural(f.Count, "answer"), policy.Why(f.Reason)),
+			)
 		}
 	}
 	return notes
@@ -184,7 +190,12 @@ func (run *judgedRun) findingsSection() reports.Section {
 			name, verdict = name+" (advice)", ""
 		}
 		table.Rows = append(table.Rows, reports.Row{Verdict: verdict, Cells: []string{
-			name, string(f.Level), string(f.Blame), fmt.Sprint(f.Count), policy.Why(f.Reason), strings.Join(f.Examples[:min(len(f.Examples), 1)], ""),
+			name,
+			string(f.Level),
+			string(f.Blame),
+			fmt.Sprint(f.Count),
+			policy.Why(f.Reason),
+			strings.Join(f.Examples[:min(len(f.Examples), 1)], ""),
 		}})
 	}
 	s.Tables = []reports.Table{table}
@@ -200,7 +211,9 @@ func (run *judgedRun) measurementSections() (out []reports.Section) {
 		if len(r.Windows) > 0 {
 			table := reports.Table{Columns: []string{"asked by", "seen after", "limit"}, Numeric: []int{1, 2}}
 			for _, w := range r.Windows {
-				table.Rows = append(table.Rows, reports.Row{Cells: []string{w.Name, fmt.Sprintf("%d ms", w.Millis), fmt.Sprintf("%d ms", w.Limit)}})
+				table.Rows = append(table.Rows,
+					reports.Row{Cells: []string{w.Name, fmt.Sprintf("%d ms", w.Millis), fmt.Sprintf("%d ms", w.Limit)}},
+				)
 			}
 			out = append(out, reports.Section{ID: "revocation", Title: "Changes of the policy", Tables: []reports.Table{table}})
 		}
@@ -213,13 +226,24 @@ func (run *judgedRun) measurementSections() (out []reports.Section) {
 func (run *judgedRun) observationSections() (out []reports.Section) {
 	s := reports.Section{ID: "watch", Title: "How closely it was watched"}
 	if o := run.Observation; o.Duration > 0 {
-		s.Text = append(s.Text, fmt.Sprintf("Everything was asked once within %s. An outage in which everything is allowed is found if it lasts longer than %s, one in which nothing is allowed if it lasts longer than %s; a shorter one is found by chance.",
-			o.Duration.Round(time.Millisecond), o.AllowGap, o.DenyGap))
+		s.Text = append(s.Text,
+			fmt.Sprintf(
+				"Everything was asked once within %s. An outage in which everything is allowed is found if it lasts longer than %s, one in which nothing is allowed if it lasts longer than %s; a shorter one is found by chance.",
+				o.Duration.Round(time.Millisecond),
+				o.AllowGap,
+				o.DenyGap,
+			),
+		)
 	}
-	table := reports.Table{Columns: []string{"sent together", "answers", fmt.Sprintf("with %d others in flight", minOthersInFlight), "most in flight"}, Numeric: []int{1, 2, 3}}
+	table := reports.Table{
+		Columns: []string{"sent together", "answers", fmt.Sprintf("with %d others in flight", minOthersInFlight), "most in flight"},
+		Numeric: []int{1, 2, 3},
+	}
 	for _, r := range run.Results {
 		for _, c := range r.Concurrency {
-			table.Rows = append(table.Rows, reports.Row{Cells: []string{c.Check, fmt.Sprint(c.Answers), fmt.Sprint(c.ConcurrentAnswers), fmt.Sprint(c.MaxInFlight)}})
+			table.Rows = append(table.Rows,
+				reports.Row{Cells: []string{c.Check, fmt.Sprint(c.Answers), fmt.Sprint(c.ConcurrentAnswers), fmt.Sprint(c.MaxInFlight)}},
+			)
 		}
 	}
 	if len(table.Rows) > 0 {
@@ -237,11 +261,23 @@ func rateTables(rates []Rate) []reports.Table {
 		Columns: []string{"reviews/s", "achieved", "p50", "p99", "limit", "max", "wrong", "late", "dropped"},
 		Numeric: []int{0, 1, 2, 3, 4, 5, 6, 7, 8},
 	}
-	change := reports.Table{Title: "p99 and memory over time (0 is not known)", Columns: []string{"reviews/s", "kept up", "p99 of each tenth in ms", "memory in MiB"}, Numeric: []int{0}}
+	change := reports.Table{
+		Title:   "p99 and memory over time (0 is not known)",
+		Columns: []string{"reviews/s", "kept up", "p99 of each tenth in ms", "memory in MiB"},
+		Numeric: []int{0},
+	}
 	for _, r := range rates {
 		ms := func(v float64) string { return fmt.Sprintf("%.2f ms", v) }
 		times.Rows = append(times.Rows, reports.Row{Cells: []string{
-			fmt.Sprint(r.TargetRate), fmt.Sprintf("%.1f", r.Achieved), ms(r.P50), ms(r.P99), ms(r.Limit), ms(r.Max), fmt.Sprint(r.Wrong), fmt.Sprint(r.Late), fmt.Sprint(r.Dropped),
+			fmt.Sprint(r.TargetRate),
+			fmt.Sprintf("%.1f", r.Achieved),
+			ms(r.P50),
+			ms(r.P99),
+			ms(r.Limit),
+			ms(r.Max),
+			fmt.Sprint(r.Wrong),
+			fmt.Sprint(r.Late),
+			fmt.Sprint(r.Dropped),
 		}})
 		if r.isSteady() {
 			memory := seq.Map(r.Memory, func(bytes int64) string { return fmt.Sprint(bytes >> 20) })
@@ -272,7 +308,15 @@ func (t *Trial[A]) suiteSection(run *judgedRun) reports.Section {
 	add("asked", fmt.Sprintf("%s until %s", run.Began.Format(time.RFC3339), run.Ended.Format(time.RFC3339)))
 	add("certificates of the webhook", strings.Join(run.Certificates, " "))
 	if t.Challenge != nil {
-		add("challenge", fmt.Sprintf("%s, from %s until %s", t.Challenge.Nonce, t.Challenge.Begins.Format(time.RFC3339), t.Challenge.Ends.Format(time.RFC3339)))
+		add(
+			"challenge",
+			fmt.Sprintf(
+				"%s, from %s until %s",
+				t.Challenge.Nonce,
+				t.Challenge.Begins.Format(time.RFC3339),
+				t.Challenge.Ends.Format(time.RFC3339),
+			),
+		)
 	}
 	return reports.Section{ID: "suite", Title: "What was asked", Tables: []reports.Table{table}}
 }

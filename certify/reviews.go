@@ -32,7 +32,13 @@ func collectReviews(bound []*scenarios.Scenario) ([]scenarioReview, error) {
 func factsFor(s *scenarios.Scenario) (out []scenarios.Facts) {
 	for _, version := range oracle.Versions() {
 		for _, gate := range []scenarios.Gate{scenarios.GateOff, scenarios.GateOn} {
-			f := scenarios.Facts{Kubernetes: version, Binary: version, Gate: gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
+			f := scenarios.Facts{
+				Kubernetes:   version,
+				Binary:       version,
+				Gate:         gate,
+				Chain:        s.Requires.Chain,
+				Capabilities: scenarios.AllCapabilities(),
+			}
 			hasGate := gate == scenarios.GateOff || version >= "1.35"
 			if selected, _, _ := s.Selected(f); selected && hasGate {
 				out = append(out, f)

@@ -182,7 +182,11 @@ func (c *cluster) askWindow(ctx context.Context, direct *client, w window) (bool
 func (c *cluster) tryImpersonation(ctx context.Context, user string, r *scenarios.Request) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout+slack)
 	defer cancel()
-	h, err := c.target.UserClient(scenarios.Requestor{User: user}, &scenarios.Impersonate{User: c.plan.Policy.Identities.Target}, func(*http.Request) {})
+	h, err := c.target.UserClient(
+		scenarios.Requestor{User: user},
+		&scenarios.Impersonate{User: c.plan.Policy.Identities.Target},
+		func(*http.Request) {},
+	)
 	if err != nil {
 		return false, err
 	}

@@ -37,7 +37,10 @@ func answering(b *Plan, code int, text string) http.Handler {
 		}
 		_ = json.Unmarshal(body, &asked)
 		w.WriteHeader(code)
-		_, _ = io.WriteString(w, strings.NewReplacer("VERSION", version, "ALLOWED", fmt.Sprint(d == scenarios.Allow), "SPEC", string(asked.Spec)).Replace(text))
+		_, _ = io.WriteString(
+			w,
+			strings.NewReplacer("VERSION", version, "ALLOWED", fmt.Sprint(d == scenarios.Allow), "SPEC", string(asked.Spec)).Replace(text),
+		)
 	})(reference.Handler(b.Policy.Decide), b.Policy)
 }
 
@@ -57,18 +60,63 @@ func differentlyRightOnes(b *Plan) map[string]differentlyRight {
 	var known sync.Map
 	none := func(*httptest.Server) {}
 	return map[string]differentlyRight{
-		"201":           {answering(b, http.StatusCreated, reviewed(`{"allowed":ALLOWED,"denied":false}`)), none},
-		"no denied":     {answering(b, 200, reviewed(`{"allowed":ALLOWED}`)), none},
-		"reasons":       {answering(b, 200, reviewed(`{"allowed":ALLOWED,"reason":"because rule 7 says <so> \u00e9 and so on"}`)), none},
-		"echoes":        {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","metadata":{"creationTimestamp":null,"managedFields":[]},"spec":SPEC,"status":{"allowed":ALLOWED}}`), none},
-		"more":          {answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","trace":{"id":7},"status":{"allowed":ALLOWED}}`), none},
-		"a field more":  {answering(b, 200, reviewed(`{"allowed":ALLOWED,"latency":"3ms","policy":{"id":7}}`)), none},
-		"202":           {answering(b, http.StatusAccepted, reviewed(`{"allowed":ALLOWED}`)), none},
-		"on lines":      {answering(b, 200, "\n{\n  \"status\": {\n    \"allowed\": ALLOWED\n  },\n  \"kind\": \"SubjectAccessReview\",\n  \"apiVersion\": \"VERSION\"\n}\n\n"), none},
-		"nulls":         {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","metadata":null,"spec":null,"status":{"allowed":ALLOWED,"denied":null,"reason":null,"evaluationError":""}}`), none},
-		"empty lists":   {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","spec":{"groups":[],"extra":{},"user":""},"status":{"allowed":ALLOWED}}`), none},
-		"status twice":  {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","status":{"allowed":ALLOWED},"status":{"allowed":ALLOWED}}`), none},
-		"managedFields": {answering(b, 200, `{"apiVersion":"VERSION","kind":"SubjectAccessReview","metadata":{"name":"x","labels":{"a":"b"},"managedFields":[{"manager":"m"}]},"status":{"allowed":ALLOWED}}`), none},
+		"201":       {answering(b, http.StatusCreated, reviewed(`{"allowed":ALLOWED,"denied":false}`)), none},
+		"no denied": {answering(b, 200, reviewed(`{"allowed":ALLOWED}`)), none},
+		"reasons":   {answering(b, 200, reviewed(`{"allowed":ALLOWED,"reason":"because rule 7 says <so> \u00e9 and so on"}`)), none},
+		"echoes": {
+			answering(
+				b,
+				200,
+				`{"kind":"SubjectAccessReview","apiVersion":"VERSION","metadata":{"creationTimestamp":null,"managedFields":[]},"spec":SPEC,"status":{"allowed":ALLOWED}}`,
+			),
+			none,
+		},
+		"more": {
+			answering(b, 200, `{"kind":"SubjectAccessReview","apiVersion":"VERSION","trace":{"id":7},"status":{"allowed":ALLOWED}}`),
+			none,
+		},
+		"a field more": {answering(b, 200, reviewed(`{"allowed":ALLOWED,"latency":"3ms","policy":{"id":7}}`)), none},
+		"202":          {answering(b, http.StatusAccepted, reviewed(`{"allowed":ALLOWED}`)), none},
+		"on lines": {
+			answering(
+				b,
+				200,
+				"\n{\n  \"status\": {\n    \"allowed\": ALLOWED\n  },\n  \"kind\": \"SubjectAccessReview\",\n  \"apiVersion\": \"VERSION\"\n}\n\n",
+			),
+			none,
+		},
+		"nulls": {
+			answering(
+				b,
+				200,
+				`{"apiVersion":"VERSION","kind":"SubjectAccessReview","metadata":null,"spec":null,"status":{"allowed":ALLOWED,"denied":null,"reason":null,"evaluationError":""}}`,
+			),
+			none,
+		},
+		"empty lists": {
+			answering(
+				b,
+				200,
+				`{"apiVersion":"VERSION","kind":"SubjectAccessReview","spec":{"groups":[],"extra":{},"user":""},"status":{"allowed":ALLOWED}}`,
+			),
+			none,
+		},
+		"status twice": {
+			answering(
+				b,
+				200,
+				`{"apiVersion":"VERSION","kind":"SubjectAccessReview","status":{"allowed":ALLOWED},"status":{"allowed":ALLOWED}}`,
+			),
+			none,
+		},
+		"managedFields": {
+			answering(
+				b,
+				200,
+				`{"apiVersion":"VERSION","kind":"SubjectAccessReview","metadata":{"name":"x","labels":{"a":"b"},"managedFields":[{"manager":"m"}]},"status":{"allowed":ALLOWED}}`,
+			),
+			none,
+		},
 		"compressed": {http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			rec := httptest.NewRecorder()
 			right.ServeHTTP(rec, req)
@@ -282,7 +330,13 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	if text, ok, err := Explain(t.Context(), startWebhook(t, reference.Handler(b.Policy.Decide)), b, v.ID); err != nil || !ok || !strings.Contains(text, "\nright (level core)") {
+	if text, ok, err := Explain(
+		t.Context(),
+		startWebhook(t, reference.Handler(b.Policy.Decide)),
+		b,
+		v.ID,
+	); err != nil || !ok ||
+		!strings.Contains(text, "\nright (level core)") {
 		t.Errorf("%v %v\n%s", ok, err, text)
 	}
 	if _, _, err := Explain(t.Context(), w, b, "nothing"); err == nil {

@@ -54,7 +54,12 @@ func NewRunner[A any](progress func(step string, reviews int)) *Runner[A] {
 
 // Perform asks all questions and judges the answers. An error is about the harness; what is wrong with the authorizer
 // is in the findings. Progress, if it is given, is called before each step.
-func Perform[A any](ctx context.Context, judge func([]A) (*Certification, error), progress func(step string, reviews int), ask func(context.Context, *Runner[A]) error) (*Run[A], error) {
+func Perform[A any](
+	ctx context.Context,
+	judge func([]A) (*Certification, error),
+	progress func(step string, reviews int),
+	ask func(context.Context, *Runner[A]) error,
+) (*Run[A], error) {
 	r := NewRunner[A](progress)
 	if err := ask(ctx, r); err != nil {
 		return nil, err

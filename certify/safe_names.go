@@ -55,8 +55,12 @@ func (n safeNames) podOnNode() spec {
 // node returns a node with extra values of its own.
 func (n safeNames) node() spec {
 	return spec{
-		User: "system:node:" + n.newName("node"), Groups: []string{"system:nodes", "system:authenticated"},
-		Extra: map[string]authorizationv1.ExtraValue{user.CredentialIDKey: {"X509SHA256=" + n.uid("certificate")}, "example.com/zone": {n.newName("zone"), ""}},
+		User:   "system:node:" + n.newName("node"),
+		Groups: []string{"system:nodes", "system:authenticated"},
+		Extra: map[string]authorizationv1.ExtraValue{
+			user.CredentialIDKey: {"X509SHA256=" + n.uid("certificate")},
+			"example.com/zone":   {n.newName("zone"), ""},
+		},
 	}
 }
 

@@ -277,9 +277,14 @@ func (p *safeProber) askRequestors() {
 // askSelectors asks about lists that selectors narrow. API servers send them as requirements. Selectors that have not
 // been parsed, which no API server sends to a webhook, may be refused.
 func (p *safeProber) askSelectors() {
-	fields := &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "spec.nodeName", Operator: metav1.FieldSelectorOpIn, Values: []string{p.newName("node")}}}}
+	fields := &authorizationv1.FieldSelectorAttributes{
+		Requirements: []metav1.FieldSelectorRequirement{
+			{Key: "spec.nodeName", Operator: metav1.FieldSelectorOpIn, Values: []string{p.newName("node")}},
+		},
+	}
 	labels := &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{
-		{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{p.newName("app"), ""}}, {Key: "tier", Operator: metav1.LabelSelectorOpExists},
+		{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{p.newName("app"), ""}},
+		{Key: "tier", Operator: metav1.LabelSelectorOpExists},
 	}}
 	narrow := func(s spec, fields *authorizationv1.FieldSelectorAttributes, labels *authorizationv1.LabelSelectorAttributes) spec {
 		a := *s.ResourceAttributes
@@ -295,9 +300,17 @@ func (p *safeProber) askSelectors() {
 			p.repeat(reason, base, narrow(base.Spec, fields, nil))
 			p.repeat(reason, base, narrow(base.Spec, nil, labels))
 			p.repeat(reason, base, narrow(base.Spec, fields, labels))
-			raw := p.repeat(reason, base, narrow(base.Spec, &authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=" + p.newName("node")}, nil))
+			raw := p.repeat(
+				reason,
+				base,
+				narrow(base.Spec, &authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=" + p.newName("node")}, nil),
+			)
 			raw.Expect = ""
-			raw = p.repeat(reason, base, narrow(base.Spec, nil, &authorizationv1.LabelSelectorAttributes{RawSelector: "app in (" + p.newName("app") + "),,"}))
+			raw = p.repeat(
+				reason,
+				base,
+				narrow(base.Spec, nil, &authorizationv1.LabelSelectorAttributes{RawSelector: "app in (" + p.newName("app") + "),,"}),
+			)
 			raw.Expect = ""
 		}
 	}

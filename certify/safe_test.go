@@ -123,7 +123,8 @@ func TestSafeForOneVersion(t *testing.T) {
 		}
 		w := startWebhook(t, oneVersion(api))
 		run := certifyAll(t, b, w)
-		if len(run.Findings) > 0 || !slices.Equal(run.Levels, []CertificationLevel{Safe}) || !slices.Equal(run.ReviewVersions, []string{version}) {
+		if len(run.Findings) > 0 || !slices.Equal(run.Levels, []CertificationLevel{Safe}) ||
+			!slices.Equal(run.ReviewVersions, []string{version}) {
 			t.Errorf("%s: levels %v, versions %v, findings %+v", version, run.Levels, run.ReviewVersions, run.Findings)
 		}
 		if run := certifyAll(t, safePlan(t, safeSeed), w); len(run.Levels) > 0 {
@@ -151,11 +152,25 @@ func TestSafeWithoutKind(t *testing.T) {
 	}
 	for text, want := range map[string]authorizer.Decision{allowed: authorizer.DecisionAllow, not: authorizer.DecisionNoOpinion} {
 		for _, version := range []string{"v1", "v1beta1"} {
-			asked, err := webhook.New(startWebhook(t, answer(text)).config, version, 0, 0, wait.Backoff{Steps: 1}, authorizer.DecisionDeny, nil, "webhook", noMetrics{}, authorizationcel.NewDefaultCompiler())
+			asked, err := webhook.New(
+				startWebhook(t, answer(text)).config,
+				version,
+				0,
+				0,
+				wait.Backoff{Steps: 1},
+				authorizer.DecisionDeny,
+				nil,
+				"webhook",
+				noMetrics{},
+				authorizationcel.NewDefaultCompiler(),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := asked.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "u"}, Verb: "get", Path: "/"})
+			got, _, err := asked.Authorize(
+				t.Context(),
+				authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "u"}, Verb: "get", Path: "/"},
+			)
 			if err != nil || got != want {
 				t.Errorf("an API server that asks in %s takes %s for %v, %v", version, text, got, err)
 			}

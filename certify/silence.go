@@ -40,7 +40,10 @@ func (b *Plan) silenceRounds(rounds int) (out []Question) {
 	}
 	for i := range rounds {
 		round := [questionsPerRound]Question{
-			beforePause: scatteredQuestion(allowed, i), firstAfter: scatteredQuestion(refused, i), secondAfter: scatteredQuestion(refused, i+rounds), thirdAfter: scatteredQuestion(allowed, i+rounds),
+			beforePause: scatteredQuestion(allowed, i),
+			firstAfter:  scatteredQuestion(refused, i),
+			secondAfter: scatteredQuestion(refused, i+rounds),
+			thirdAfter:  scatteredQuestion(allowed, i+rounds),
 		}
 		out = append(out, round[:]...)
 	}
@@ -74,7 +77,14 @@ func (r *runner) askInSilence(ctx context.Context, questions []Question) bool {
 // askAroundPause asks one question, then nothing for a while, and then three questions. The first of the three must be
 // refused. It is asked on a connection that was kept open, or on a new one; the second is asked on the other of the
 // two.
-func (r *runner) askAroundPause(ctx context.Context, check string, openClient *client, idle time.Duration, isNew bool, round []Question) (answers []Answer) {
+func (r *runner) askAroundPause(
+	ctx context.Context,
+	check string,
+	openClient *client,
+	idle time.Duration,
+	isNew bool,
+	round []Question,
+) (answers []Answer) {
 	freshClient, err := r.newClient(false)
 	if err != nil {
 		return nil

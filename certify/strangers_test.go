@@ -34,7 +34,8 @@ var strangers = map[string]faultyDecider{
 	"names that are numbers": alsoBy(func(p *vendorProduct) {
 		p.name = func(g rule, s spec) bool {
 			n, err := strconv.Atoi(nameOf(s))
-			return err == nil && slices.ContainsFunc(g.Names, func(granted string) bool { m, err := strconv.Atoi(granted); return err == nil && m == n })
+			return err == nil &&
+				slices.ContainsFunc(g.Names, func(granted string) bool { m, err := strconv.Atoi(granted); return err == nil && m == n })
 		}
 	}),
 	"a mode allows all actions": alsoBy(func(p *vendorProduct) {
@@ -82,9 +83,10 @@ var strangers = map[string]faultyDecider{
 	}),
 	"selects one's team's": allows(func(s spec) bool {
 		a := s.ResourceAttributes
-		return a != nil && a.LabelSelector != nil && slices.ContainsFunc(a.LabelSelector.Requirements, func(r metav1.LabelSelectorRequirement) bool {
-			return slices.ContainsFunc(s.Groups, func(group string) bool { return slices.Contains(r.Values, group) })
-		})
+		return a != nil && a.LabelSelector != nil &&
+			slices.ContainsFunc(a.LabelSelector.Requirements, func(r metav1.LabelSelectorRequirement) bool {
+				return slices.ContainsFunc(s.Groups, func(group string) bool { return slices.Contains(r.Values, group) })
+			})
 	}),
 	"paths without what cannot be read": alsoAs(func(s *spec) bool {
 		if s.NonResourceAttributes == nil {

@@ -42,7 +42,14 @@ func shape(s spec, suffix string) string {
 	}
 	var out strings.Builder
 	if a := s.ResourceAttributes; a != nil {
-		_, _ = fmt.Fprintf(&out, "%q %s/%s/%s", plain(a.Verb), plain(a.Group), a.Version, onOneLine(scenarios.FullResource(plain(a.Resource), a.Subresource)))
+		_, _ = fmt.Fprintf(
+			&out,
+			"%q %s/%s/%s",
+			plain(a.Verb),
+			plain(a.Group),
+			a.Version,
+			onOneLine(scenarios.FullResource(plain(a.Resource), a.Subresource)),
+		)
 		out.WriteString(given("name", a.Name) + given("namespace", a.Namespace))
 		if a.LabelSelector != nil {
 			out.WriteString(" labelSelector")

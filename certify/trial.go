@@ -131,7 +131,12 @@ func (t *Trial[A]) judgeRecord(view record.View) (*judgedRun, error) {
 		return nil, err
 	}
 	if run.Suite != t.Suite {
-		return nil, fmt.Errorf("the answers are to suite %.12s, and this version of authzconf asks %.12s under seed %d: the version that asked has to judge them", run.Suite, t.Suite, t.Seed)
+		return nil, fmt.Errorf(
+			"the answers are to suite %.12s, and this version of authzconf asks %.12s under seed %d: the version that asked has to judge them",
+			run.Suite,
+			t.Suite,
+			t.Seed,
+		)
 	}
 	answers, err := readAnswers[A](view)
 	if err != nil {

@@ -82,7 +82,8 @@ func (p *vendorProduct) decider(grants []rule) reference.Decider {
 			if p.subject != nil && !p.subject(g, s) || !p.verb(g, s) {
 				continue
 			}
-			if s.ResourceAttributes != nil && len(g.Resources) > 0 && p.group(g, s) && p.resource(g, s) && p.name(g, s) && p.namespace(g, s) ||
+			if s.ResourceAttributes != nil && len(g.Resources) > 0 && p.group(g, s) && p.resource(g, s) && p.name(g, s) &&
+				p.namespace(g, s) ||
 				s.NonResourceAttributes != nil && p.path(g, s) {
 				return scenarios.Allow
 			}
@@ -133,22 +134,26 @@ var developers = map[string]func(p *vendorProduct){
 	},
 	"groups by EqualFold": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
-			return g.Subject.User != "" && g.Subject.User == s.User || g.Subject.Group != "" && slices.ContainsFunc(s.Groups, func(x string) bool { return strings.EqualFold(x, g.Subject.Group) })
+			return g.Subject.User != "" && g.Subject.User == s.User ||
+				g.Subject.Group != "" && slices.ContainsFunc(s.Groups, func(x string) bool { return strings.EqualFold(x, g.Subject.Group) })
 		}
 	},
 	"groups by prefix": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
-			return g.Subject.User != "" && g.Subject.User == s.User || g.Subject.Group != "" && slices.ContainsFunc(s.Groups, func(x string) bool { return strings.HasPrefix(x, g.Subject.Group) })
+			return g.Subject.User != "" && g.Subject.User == s.User ||
+				g.Subject.Group != "" && slices.ContainsFunc(s.Groups, func(x string) bool { return strings.HasPrefix(x, g.Subject.Group) })
 		}
 	},
 	"groups in a joined string": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
-			return g.Subject.User != "" && g.Subject.User == s.User || g.Subject.Group != "" && strings.Contains(","+strings.Join(s.Groups, ",")+",", ","+g.Subject.Group+",")
+			return g.Subject.User != "" && g.Subject.User == s.User ||
+				g.Subject.Group != "" && strings.Contains(","+strings.Join(s.Groups, ",")+",", ","+g.Subject.Group+",")
 		}
 	},
 	"last group only": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
-			return g.Subject.User != "" && g.Subject.User == s.User || g.Subject.Group != "" && len(s.Groups) > 0 && s.Groups[len(s.Groups)-1] == g.Subject.Group
+			return g.Subject.User != "" && g.Subject.User == s.User ||
+				g.Subject.Group != "" && len(s.Groups) > 0 && s.Groups[len(s.Groups)-1] == g.Subject.Group
 		}
 	},
 	"the part of a user before @": func(p *vendorProduct) {
@@ -194,7 +199,8 @@ var developers = map[string]func(p *vendorProduct){
 	},
 	"patch is update": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
-			return matchAny(g.Verbs, verbOf(s)) || matchAny(g.Verbs, map[string]string{"patch": "update", "deletecollection": "delete"}[verbOf(s)])
+			return matchAny(g.Verbs, verbOf(s)) ||
+				matchAny(g.Verbs, map[string]string{"patch": "update", "deletecollection": "delete"}[verbOf(s)])
 		}
 	},
 	"head is get": func(p *vendorProduct) {
@@ -206,7 +212,8 @@ var developers = map[string]func(p *vendorProduct){
 		p.verb = func(g rule, s spec) bool {
 			v := verbOf(s)
 			return matchAny(g.Verbs, v) || strings.HasPrefix(v, "impersonate-on:") && slices.ContainsFunc(g.Verbs, func(g string) bool {
-				return strings.HasPrefix(g, "impersonate-on:") && path.Ext(strings.ReplaceAll(g, ":", ".")) == path.Ext(strings.ReplaceAll(v, ":", "."))
+				return strings.HasPrefix(g, "impersonate-on:") &&
+					path.Ext(strings.ReplaceAll(g, ":", ".")) == path.Ext(strings.ReplaceAll(v, ":", "."))
 			})
 		}
 	},
@@ -248,7 +255,8 @@ var developers = map[string]func(p *vendorProduct){
 	},
 	"names by prefix": func(p *vendorProduct) {
 		p.name = func(g rule, s spec) bool {
-			return len(g.Names) == 0 || slices.ContainsFunc(g.Names, func(n string) bool { return strings.HasPrefix(s.ResourceAttributes.Name, n) })
+			return len(g.Names) == 0 ||
+				slices.ContainsFunc(g.Names, func(n string) bool { return strings.HasPrefix(s.ResourceAttributes.Name, n) })
 		}
 	},
 	"no name asks for none": func(p *vendorProduct) {
@@ -282,7 +290,8 @@ var developers = map[string]func(p *vendorProduct){
 	}),
 	"health for everybody": func(p *vendorProduct) {
 		p.before = func(s spec) (spec, bool) {
-			return s, s.NonResourceAttributes != nil && slices.Contains([]string{"/healthz", "/livez", "/readyz"}, s.NonResourceAttributes.Path)
+			return s, s.NonResourceAttributes != nil &&
+				slices.Contains([]string{"/healthz", "/livez", "/readyz"}, s.NonResourceAttributes.Path)
 		}
 	},
 	"no resource is allowed": func(p *vendorProduct) { p.before = func(s spec) (spec, bool) { return s, s.ResourceAttributes == nil } },
@@ -321,7 +330,8 @@ var developers = map[string]func(p *vendorProduct){
 					}
 				}
 			}
-			return slices.Contains(g.APIGroups, "*") || slices.ContainsFunc(g.Resources, func(r string) bool { return strings.HasPrefix(r, "*") })
+			return slices.Contains(g.APIGroups, "*") ||
+				slices.ContainsFunc(g.Resources, func(r string) bool { return strings.HasPrefix(r, "*") })
 		}
 		p.name = func(rule, spec) bool { return true }
 		p.resource = func(rule, spec) bool { return true }

@@ -13,7 +13,12 @@ type reviewVersions []string
 
 // register adds the flag.
 func (v *reviewVersions) register(fs *pflag.FlagSet) {
-	fs.StringSliceVar((*[]string)(v), "review-versions", []string{"v1", "v1beta1"}, "versions of SubjectAccessReview that are asked, for an authorizer that does not serve both; the report says which")
+	fs.StringSliceVar(
+		(*[]string)(v),
+		"review-versions",
+		[]string{"v1", "v1beta1"},
+		"versions of SubjectAccessReview that are asked, for an authorizer that does not serve both; the report says which",
+	)
 }
 
 // check returns why these versions cannot be asked.

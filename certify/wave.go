@@ -118,7 +118,10 @@ func (h *heldRequest) wait(ctx context.Context) error {
 
 // trace returns a context that counts the request when it has been written.
 func (h *heldRequest) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { h.wave.writtenCount.Add(1) }})
+	return httptrace.WithClientTrace(
+		ctx,
+		&httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { h.wave.writtenCount.Add(1) }},
+	)
 }
 
 // attach gives a request the body that is held back.

@@ -50,7 +50,12 @@ func Kubeconfigs(contexts ...Context) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	for _, context := range contexts {
 		name, c := context.Name, context.Config
-		config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData, TLSServerName: c.ServerName, InsecureSkipTLSVerify: c.Insecure}
+		config.Clusters[name] = &clientcmdapi.Cluster{
+			Server:                   c.Host,
+			CertificateAuthorityData: c.CAData,
+			TLSServerName:            c.ServerName,
+			InsecureSkipTLSVerify:    c.Insecure,
+		}
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{
 			ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken, Username: c.Username, Password: c.Password,
 		}

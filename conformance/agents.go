@@ -89,7 +89,14 @@ func JudgeChecks(r reports.Result, checks []nodes.Check) reports.Result {
 	case len(r.Differences) > 0:
 		first := r.Differences[0]
 		r.Verdict = verdicts.Failed
-		r.Reason = fmt.Sprintf("%d of %d checks failed; the first: %s: want %s, got %s", len(r.Differences), len(checks), first.Field, first.Want, first.Got)
+		r.Reason = fmt.Sprintf(
+			"%d of %d checks failed; the first: %s: want %s, got %s",
+			len(r.Differences),
+			len(checks),
+			first.Field,
+			first.Want,
+			first.Got,
+		)
 	case len(checks) == 0:
 		return invalidResult(r, verdicts.BlameHarness, "nothing was looked at")
 	default:
@@ -114,5 +121,12 @@ func noteAgents(report *reports.Report, seed int64, cell string, view record.Vie
 		return
 	}
 	n := seq.Sum(nodes.Parts(), func(part nodes.Part) int { return len(j.Checks[part]) })
-	report.AddNote(fmt.Sprintf("%s: %d checks of the node agents; a token was good for %.1f s after its pod was deleted", cell, n, j.PodWindow.Seconds()))
+	report.AddNote(
+		fmt.Sprintf(
+			"%s: %d checks of the node agents; a token was good for %.1f s after its pod was deleted",
+			cell,
+			n,
+			j.PodWindow.Seconds(),
+		),
+	)
 }

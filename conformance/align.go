@@ -186,7 +186,12 @@ func pairReviews(want, got *review) reviewRow {
 	case got == nil:
 		return reviewRow{Want: aloneSide(want), State: rowMissing, AnyOrder: want.anyOrder}
 	}
-	row := reviewRow{Want: &reviewSide{Decision: want.Decision}, Got: &reviewSide{Decision: got.Decision}, State: rowSame, AnyOrder: want.anyOrder}
+	row := reviewRow{
+		Want:     &reviewSide{Decision: want.Decision},
+		Got:      &reviewSide{Decision: got.Decision},
+		State:    rowSame,
+		AnyOrder: want.anyOrder,
+	}
 	if want.Decision != got.Decision {
 		row.State = rowDiffers
 	}

@@ -11,7 +11,11 @@ import (
 func rv(text string) review {
 	anyOrder := strings.HasPrefix(text, "~")
 	f := append(strings.Fields(strings.TrimPrefix(text, "~")), "", "")
-	return review{Review: scenarios.Review{Verb: f[0], Resource: f[1], Name: f[2], Decision: scenarios.Allow}, user: "u", anyOrder: anyOrder}
+	return review{
+		Review:   scenarios.Review{Verb: f[0], Resource: f[1], Name: f[2], Decision: scenarios.Allow},
+		user:     "u",
+		anyOrder: anyOrder,
+	}
 }
 
 func rvs(texts ...string) []review {

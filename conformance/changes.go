@@ -261,8 +261,10 @@ func describeChanges(set *scenarios.Set, plans []CellPlan, view record.View) []r
 		"The same letter in a row means the same behaviour: answers, messages, access reviews, audit fields and, where they can be seen, counters.",
 	}}
 	for _, t := range tables {
-		section.Text = append(section.Text, fmt.Sprintf("%s: %s with more than one behaviour, %d with one, %d written for some of the versions only.",
-			t.title(), reports.Plural(len(t.Changed), "scenario"), len(t.Same), len(t.Limited)))
+		section.Text = append(section.Text,
+			fmt.Sprintf("%s: %s with more than one behaviour, %d with one, %d written for some of the versions only.",
+				t.title(), reports.Plural(len(t.Changed), "scenario"), len(t.Same), len(t.Limited)),
+		)
 		section.Tables = append(section.Tables, t.render()...)
 	}
 	return []reports.Section{section}
@@ -287,7 +289,10 @@ func (t *behaviourTable) render() (tables []reports.Table) {
 		letters.Rows = append(letters.Rows, reports.Row{Cells: append([]string{row.Scenario}, marks...)})
 		changeTable.Rows = append(changeTable.Rows, row.render()...)
 	}
-	limitedTable := reports.Table{Title: t.title() + ": written for some of the versions only", Columns: []string{"Scenario", "Needs", "Description"}}
+	limitedTable := reports.Table{
+		Title:   t.title() + ": written for some of the versions only",
+		Columns: []string{"Scenario", "Needs", "Description"},
+	}
 	for _, s := range t.Limited {
 		limitedTable.Rows = append(limitedTable.Rows, reports.Row{Cells: []string{s.ID, describeRequirements(s.Requires), s.Description}})
 	}

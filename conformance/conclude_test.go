@@ -37,7 +37,13 @@ func recordPlan(t *testing.T, p *Plan, change func(*verdicts.Evidence) bool) rec
 	for _, c := range p.cells {
 		cell := c.Target.Cell
 		for _, s := range c.Runs() {
-			e := evidencetest.Perfect(s, cell, server.ExpectedFacts(c.Target).Capabilities, scenarios.Suffix(p.seed, cell.Name, s.ID), begin)
+			e := evidencetest.Perfect(
+				s,
+				cell,
+				server.ExpectedFacts(c.Target).Capabilities,
+				scenarios.Suffix(p.seed, cell.Name, s.ID),
+				begin,
+			)
 			begin = begin.Add(time.Second)
 			if change != nil && !change(e) {
 				continue
@@ -103,7 +109,8 @@ func TestConclude(t *testing.T) {
 		t.Errorf("%+v", failed)
 	}
 	first := failed.Tables[0].Rows[0]
-	if first.Verdict != verdicts.Failed || !strings.Contains(first.Cells[2], "name web") || strings.Contains(fmt.Sprint(failed.Tables), "-"+scenarios.Suffix(42, on.Cell.Name, broken)) {
+	if first.Verdict != verdicts.Failed || !strings.Contains(first.Cells[2], "name web") ||
+		strings.Contains(fmt.Sprint(failed.Tables), "-"+scenarios.Suffix(42, on.Cell.Name, broken)) {
 		t.Errorf("%+v", failed.Tables)
 	}
 	if invalid := findResult(t, r, on.Cell.Name, lost); invalid.Verdict != verdicts.Invalid || invalid.Blame != verdicts.BlameHarness {
@@ -152,7 +159,10 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := NewPlan(PlanOptions{Texts: texts, Seed: 1, Cells: []server.Options{
-		makeCell(t, 37, scenarios.GateOn), makeCell(t, 35, scenarios.GateOn), makeCell(t, 36, scenarios.GateOn), makeCell(t, 37, scenarios.GateOff),
+		makeCell(t, 37, scenarios.GateOn),
+		makeCell(t, 35, scenarios.GateOn),
+		makeCell(t, 36, scenarios.GateOn),
+		makeCell(t, 37, scenarios.GateOff),
 	}})
 	view := recordPlan(t, p, func(e *verdicts.Evidence) bool {
 		is := func(minor string) bool { return strings.HasPrefix(e.Cell.Kubernetes, minor) }

@@ -172,7 +172,13 @@ func readSide(s Side) (*sideData, error) {
 	if err != nil {
 		set = nil // only descriptions are lost: another version of authzconf may have written the texts
 	}
-	side := &sideData{cell: g.Name, facts: findSideFacts(saved.Report, g), set: set, verdict: map[string]verdicts.Verdict{}, evidence: map[string]*verdicts.Evidence{}}
+	side := &sideData{
+		cell:     g.Name,
+		facts:    findSideFacts(saved.Report, g),
+		set:      set,
+		verdict:  map[string]verdicts.Verdict{},
+		evidence: map[string]*verdicts.Evidence{},
+	}
 	for _, r := range g.Cases {
 		if isScenario := saved.View.Has(evidenceKey(g.Name, r.Case)); !isScenario {
 			continue

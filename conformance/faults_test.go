@@ -86,7 +86,12 @@ func start(t *testing.T, l net.Listener) *conformance.Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateDefault}, Binaries: &local.Binaries{}}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{matrix.Newest()},
+		Gates:      matrix.Gates{scenarios.GateDefault},
+		Binaries:   &local.Binaries{},
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +100,10 @@ func start(t *testing.T, l net.Listener) *conformance.Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := conformance.New(plan, conformance.Output{Seed: 1, Log: record.New(), Observer: product.Observer{Say: func(text string) { t.Log(text) }}})
+	s := conformance.New(
+		plan,
+		conformance.Output{Seed: 1, Log: record.New(), Observer: product.Observer{Say: func(text string) { t.Log(text) }}},
+	)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() {
 		cancel()

@@ -27,7 +27,11 @@ func DescribeDivergences(groups []reports.Group, set *scenarios.Set, view record
 		}
 		for _, at := range collectSights(groups, s, view) {
 			table.Rows = append(table.Rows, reports.Row{Verdict: at.verdict, Cells: []string{
-				s.ID, s.Source.Document + ", " + s.Source.Section, strings.TrimSpace(s.Documented), at.observed, strings.Join(at.cells, ", "),
+				s.ID,
+				s.Source.Document + ", " + s.Source.Section,
+				strings.TrimSpace(s.Documented),
+				at.observed,
+				strings.Join(at.cells, ", "),
 			}})
 		}
 	}

@@ -32,7 +32,12 @@ func newFlags(flags *pflag.FlagSet) product.Flags {
 	f := &runFlags{flags: flags}
 	flags.StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones")
 	flags.StringSliceVar(&f.suites, "suite", nil, "only these suites: "+strings.Join(SuiteNames(), ", ")+" (default: all)")
-	flags.IntVar(&f.parallel, "parallel", 0, "how many control planes run at once (default: as many as there are processors and memory for)")
+	flags.IntVar(
+		&f.parallel,
+		"parallel",
+		0,
+		"how many control planes run at once (default: as many as there are processors and memory for)",
+	)
 	f.matrix.Register(flags)
 	f.matrix.RegisterMore(flags)
 	f.existing.Register(flags)

@@ -59,7 +59,9 @@ func processorFigures(m MachineRecord) (figures []reports.Figure) {
 	}
 	available := m.Seconds * float64(m.Processors)
 	if available > 0 {
-		figures = append(figures, reports.Figure{Name: "processors idle or with other work", Value: 100 * max(0, 1-sum/available), Unit: "%"})
+		figures = append(figures,
+			reports.Figure{Name: "processors idle or with other work", Value: 100 * max(0, 1-sum/available), Unit: "%"},
+		)
 	}
 	return figures
 }

@@ -38,7 +38,12 @@ func TestPanic(t *testing.T) {
 	}
 	broken, _ := set.Get("broken")
 	broken.Steps[0].Expect = nil // which the loader would have refused
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateDefault}, Binaries: &local.Binaries{}}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{matrix.Newest()},
+		Gates:      matrix.Gates{scenarios.GateDefault},
+		Binaries:   &local.Binaries{},
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,12 @@ func explainNothing(plans []CellPlan) string {
 		selected += p.Count(NotSelected)
 		unsupported += p.Count(Unsupported)
 	}
-	return fmt.Sprintf("of the scenarios on these cells, %d are left out by --suite, --focus, --skip, --level or --label-filter, %d are for another version or gate, %d need what the target cannot show", left, selected, unsupported)
+	return fmt.Sprintf(
+		"of the scenarios on these cells, %d are left out by --suite, --focus, --skip, --level or --label-filter, %d are for another version or gate, %d need what the target cannot show",
+		left,
+		selected,
+		unsupported,
+	)
 }
 
 func decide(s *scenarios.Scenario, _ server.Options, facts scenarios.Facts, sel Selection) Item {

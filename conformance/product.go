@@ -162,9 +162,20 @@ func (p *Plan) Run(ctx context.Context, log *record.Log, observer product.Observ
 func (p *Plan) announceObjects() string {
 	c := p.cells[0]
 	m := c.Makes()
-	return fmt.Sprintf("%s: %s run; they create %s, %s, %s and %s with their bindings, labelled %s, and remove them; %s not supported",
-		c.Target.Cell.Name, reports.Plural(c.Count(Run), "scenario"), reports.Plural(m.Namespaces, "namespace"), reports.Plural(m.Accounts, "service account"),
-		reports.Plural(m.Roles, "role"), reports.Plural(m.ClusterRoles, "cluster role"), existing.Label, reports.Plural(c.Count(Unsupported), "scenario"))
+	return fmt.Sprintf(
+		"%s: %s run; they create %s, %s, %s and %s with their bindings, labelled %s, and remove them; %s not supported",
+		c.Target.Cell.Name,
+		reports.Plural(c.Count(Run), "scenario"),
+		reports.Plural(m.Namespaces, "namespace"),
+		reports.Plural(m.Accounts, "service account"),
+		reports.Plural(
+			m.Roles,
+			"role",
+		),
+		reports.Plural(m.ClusterRoles, "cluster role"),
+		existing.Label,
+		reports.Plural(c.Count(Unsupported), "scenario"),
+	)
 }
 
 // Judge returns the verdict on a case.

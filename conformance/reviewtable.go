@@ -54,7 +54,10 @@ func listRequests(st *scenarios.Step, o *verdicts.Observation) (all []judgedRequ
 		observation := o.Requests[n]
 		observation.Step = o.Step
 		all = append(all, judgedRequest{
-			title: fmt.Sprintf("request %d of the client of step %d", n, o.Step), prefix: verdicts.ClientField(n), step: step, observation: &observation,
+			title:       fmt.Sprintf("request %d of the client of step %d", n, o.Step),
+			prefix:      verdicts.ClientField(n),
+			step:        step,
+			observation: &observation,
 		})
 	}
 	return all

@@ -23,7 +23,12 @@ func planOf(t *testing.T, gate scenarios.Gate, files fstest.MapFS) *conformance.
 	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{gate}, Binaries: &local.Binaries{}}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{matrix.Newest()},
+		Gates:      matrix.Gates{gate},
+		Binaries:   &local.Binaries{},
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}

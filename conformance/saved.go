@@ -34,7 +34,11 @@ func ReadSaved(dir string) (*Saved, error) {
 		return nil, err
 	}
 	if !IsOfScenarios(s.Report) {
-		return nil, fmt.Errorf("%s is a report of %s, and this is about reports of scenarios: those of run and upgrade", dir, s.Report.Product)
+		return nil, fmt.Errorf(
+			"%s is a report of %s, and this is about reports of scenarios: those of run and upgrade",
+			dir,
+			s.Report.Product,
+		)
 	}
 	var broken []string
 	if s.View, broken = record.Open(read, s.Report.Record); len(broken) > 0 {

@@ -196,7 +196,12 @@ func (s *Session) findPrograms() error {
 	failed := map[preparationKey]error{}
 	for _, c := range s.Cells {
 		o := &c.Plan.Target
-		what := preparationKey{o.Cell.Kubernetes, cmp.Or(o.KubeAPIServerPath, o.Binaries.GivenAPIServer(o.Cell.Name)), o.Cell.Nodes, o.Cell.ControlPlanes}
+		what := preparationKey{
+			o.Cell.Kubernetes,
+			cmp.Or(o.KubeAPIServerPath, o.Binaries.GivenAPIServer(o.Cell.Name)),
+			o.Cell.Nodes,
+			o.Cell.ControlPlanes,
+		}
 		err, tried := failed[what]
 		if !tried {
 			err = findPrograms(s.ctx, o)

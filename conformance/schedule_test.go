@@ -30,7 +30,12 @@ func queued(t *testing.T, observer product.Observer, change func(i int, o *serve
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{matrix.GateAll}, Binaries: &local.Binaries{}}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{matrix.Newest()},
+		Gates:      matrix.Gates{matrix.GateAll},
+		Binaries:   &local.Binaries{},
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +144,8 @@ func TestInterruptedWhileCellsWait(t *testing.T) {
 	}
 	for _, c := range s.Cells[1:] {
 		results := c.Results()
-		if r := results[0]; r.Verdict != verdicts.Invalid || r.Blame != verdicts.BlameEnvironment || !strings.HasPrefix(r.Reason, "interrupted before it was started: ") {
+		if r := results[0]; r.Verdict != verdicts.Invalid || r.Blame != verdicts.BlameEnvironment ||
+			!strings.HasPrefix(r.Reason, "interrupted before it was started: ") {
 			t.Errorf("%s: %+v", c.Plan.Target.Cell.Name, r)
 		}
 	}

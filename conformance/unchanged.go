@@ -51,8 +51,14 @@ func describeUnchanged(set *scenarios.Set, plans []CellPlan, groups []reports.Gr
 		"The API servers of most cells go without some admission plugins and metric families; docs/running.md says why. " +
 			"Those of the cells named unchanged keep them. What each has was read back from it, see What was judged.",
 	}}
-	settings := reports.Table{Title: "Settings that differ", Columns: []string{"Cell", "Compared with", "Setting", "Unchanged", "Elsewhere"}}
-	behaviours := reports.Table{Title: "Scenarios that behaved otherwise on an unchanged API server", Columns: []string{"Cell", "Scenario", "Verdict", "Verdict elsewhere", "Change"}}
+	settings := reports.Table{
+		Title:   "Settings that differ",
+		Columns: []string{"Cell", "Compared with", "Setting", "Unchanged", "Elsewhere"},
+	}
+	behaviours := reports.Table{
+		Title:   "Scenarios that behaved otherwise on an unchanged API server",
+		Columns: []string{"Cell", "Scenario", "Verdict", "Verdict elsewhere", "Change"},
+	}
 	for _, p := range pairs {
 		unchanged, ordinary := plans[p.unchanged].Target.Cell.Name, plans[p.ordinary].Target.Cell.Name
 		if isOrdinary := plans[p.unchanged].Target.Chain == ""; isOrdinary { // other chains differ in the same

@@ -73,7 +73,13 @@ func TestAlternatives(t *testing.T) {
 	o := target(t)
 	o.Cell.Gate, o.Cell.Name = scenarios.GateOff, "gate-off" // with the gate on, the first request also asks about constrained modes
 	o.KubeAPIServerPath = wrapAPIServerWith(ctx, t, t.TempDir(), o, "--authentication-config="+issuer.config(t))
-	reads := scenarios.Grant{Subject: scenarios.Subject{Group: "readers"}, Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace}
+	reads := scenarios.Grant{
+		Subject:   scenarios.Subject{Group: "readers"},
+		Verbs:     []string{"list"},
+		APIGroups: []string{""},
+		Resources: []string{"pods"},
+		Namespace: Namespace,
+	}
 	behind, err := startPlane(ctx, o, append(proxyGrants(nil, false), reads), []string{Namespace})
 	if err != nil {
 		t.Fatal(err)
@@ -88,9 +94,19 @@ func TestAlternatives(t *testing.T) {
 		got := measure(ctx, t, behind, a)
 		w := want[a.name]
 		slices.Sort(got.times)
-		t.Logf("%s: a session: %d objects, %d tokens, %d requests to the API server, %.1f ms; a request: %d questions to the authorizer, then %d; %d requests, median %.2f ms, 9 of 10 within %.2f ms",
-			a.name, got.objects, got.tokens, got.requests, float64(got.begin.Microseconds())/1000, got.first, got.next, len(got.times),
-			float64(got.times[len(got.times)/2].Microseconds())/1000, float64(got.times[len(got.times)*9/10].Microseconds())/1000)
+		t.Logf(
+			"%s: a session: %d objects, %d tokens, %d requests to the API server, %.1f ms; a request: %d questions to the authorizer, then %d; %d requests, median %.2f ms, 9 of 10 within %.2f ms",
+			a.name,
+			got.objects,
+			got.tokens,
+			got.requests,
+			float64(got.begin.Microseconds())/1000,
+			got.first,
+			got.next,
+			len(got.times),
+			float64(got.times[len(got.times)/2].Microseconds())/1000,
+			float64(got.times[len(got.times)*9/10].Microseconds())/1000,
+		)
 		if got.beginCost != w.beginCost || got.first != w.first || got.next != w.next {
 			t.Errorf("%s: %+v, %d, %d questions, want %+v", a.name, got.beginCost, got.first, got.next, w)
 		}
@@ -126,7 +142,16 @@ func measure(ctx context.Context, t *testing.T, p *plane, a alternative) measure
 	for _, m := range all[1:] {
 		isSame := m.beginCost == sum.beginCost && m.first == sum.first && m.next == sum.next
 		if !isSame {
-			t.Errorf("%s: one person costs %+v, %d, %d, another %+v, %d, %d", a.name, sum.beginCost, sum.first, sum.next, m.beginCost, m.first, m.next)
+			t.Errorf(
+				"%s: one person costs %+v, %d, %d, another %+v, %d, %d",
+				a.name,
+				sum.beginCost,
+				sum.first,
+				sum.next,
+				m.beginCost,
+				m.first,
+				m.next,
+			)
 		}
 		sum.times, sum.begin = append(sum.times, m.times...), sum.begin+m.begin
 	}
@@ -179,7 +204,11 @@ func list(ctx context.Context, t *testing.T, p *plane, headers http.Header, name
 func impersonating(p *plane) alternative {
 	name := func(person int) string { return fmt.Sprintf("person-%d@corp", person) }
 	return alternative{"impersonation", func(_ context.Context, person int) (http.Header, beginCost, error) {
-		return http.Header{"Authorization": {"Bearer " + p.token}, "Impersonate-User": {name(person)}, "Impersonate-Group": {"readers"}}, beginCost{}, nil
+		return http.Header{
+			"Authorization":     {"Bearer " + p.token},
+			"Impersonate-User":  {name(person)},
+			"Impersonate-Group": {"readers"},
+		}, beginCost{}, nil
 	}, name}
 }
 
@@ -208,7 +237,9 @@ func byAccount(p *plane) alternative {
 		if err != nil {
 			return nil, beginCost{}, err
 		}
-		token, err := p.admin.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, name(person), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		token, err := p.admin.CoreV1().
+			ServiceAccounts(Namespace).
+			CreateToken(ctx, name(person), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, beginCost{}, err
 		}
@@ -263,7 +294,16 @@ func startIssuer(t *testing.T) *issuer {
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"issuer": i.url, "jwks_uri": i.url + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"}, "response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"}})
+		answer(
+			w,
+			map[string]any{
+				"issuer":                                i.url,
+				"jwks_uri":                              i.url + "/keys",
+				"id_token_signing_alg_values_supported": []string{"ES256"},
+				"response_types_supported":              []string{"id_token"},
+				"subject_types_supported":               []string{"public"},
+			},
+		)
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		point, err := i.key.PublicKey.Bytes()
@@ -272,7 +312,22 @@ func startIssuer(t *testing.T) *issuer {
 			return
 		}
 		part := base64.RawURLEncoding.EncodeToString
-		answer(w, map[string]any{"keys": []any{map[string]any{"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": "1", "x": part(point[1:33]), "y": part(point[33:])}}})
+		answer(
+			w,
+			map[string]any{
+				"keys": []any{
+					map[string]any{
+						"kty": "EC",
+						"crv": "P-256",
+						"alg": "ES256",
+						"use": "sig",
+						"kid": "1",
+						"x":   part(point[1:33]),
+						"y":   part(point[33:]),
+					},
+				},
+			},
+		)
 	})
 	return i
 }

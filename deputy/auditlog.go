@@ -35,14 +35,18 @@ func (l *auditLog) settle(ctx context.Context, marker string) error {
 		return len(events) > 0, err
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("a request to the cluster of the kubeconfig did not get into the audit log within %s: the log is of another cluster, or its policy leaves out lists of pods; nothing is judged", l.timeout)
+		return fmt.Errorf(
+			"a request to the cluster of the kubeconfig did not get into the audit log within %s: the log is of another cluster, or its policy leaves out lists of pods; nothing is judged",
+			l.timeout,
+		)
 	}
 	return err
 }
 
 // eventsOf returns the events of a run and, if a path is given, those that name the path.
 func (l *auditLog) eventsOf(ctx context.Context, run, path string) ([]json.RawMessage, error) {
-	for _, last := range []string{"-end", "-over"} { // an event is written after its answer, so the events of the run come before that of the second request
+	// An event is written after its answer, so the events of the run come before that of the second request.
+	for _, last := range []string{"-end", "-over"} {
 		if err := l.settle(ctx, run+last); err != nil {
 			return nil, err
 		}

@@ -121,7 +121,14 @@ func (p *brokenProxy) answerHTTP1(conn net.Conn, memory *brokenConn, head, rest 
 	}
 	r.conn, r.port = memory, conn.RemoteAddr().String()
 	got := p.answer(r)
-	_, err := fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nAudit-Id: %s\r\nContent-Length: %d\r\n\r\n", got.code, http.StatusText(got.code), got.auditID, len(got.body))
+	_, err := fmt.Fprintf(
+		conn,
+		"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nAudit-Id: %s\r\nContent-Length: %d\r\n\r\n",
+		got.code,
+		http.StatusText(got.code),
+		got.auditID,
+		len(got.body),
+	)
 	if err == nil && r.method != http.MethodHead {
 		_, err = conn.Write(got.body)
 	}
@@ -369,7 +376,14 @@ func tryControls(ctx context.Context, t *testing.T, behind *plane, people []*Ide
 	for name, as := range map[string]brokenArrival{"refuses everybody": {}, "impersonates nobody": {itself: true}} {
 		fault := brokenFault{name, func(*brokenProxy, *brokenRequest) (brokenArrival, bool) { return as, true }}
 		broken := newBrokenProxy(behind, people, table, map[string][]brokenFault{controlsKind: {fault}})
-		ep := &endpoint{url: broken.listen(t), people: people, namespace: Namespace, timeout: timeout, log: behind.auditLog(), plane: behind}
+		ep := &endpoint{
+			url:       broken.listen(t),
+			people:    people,
+			namespace: Namespace,
+			timeout:   timeout,
+			log:       behind.auditLog(),
+			plane:     behind,
+		}
 		e, err := ep.sendAttacks(ctx, table, 1)
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,9 @@ func (p *Proxy) runCommand(ctx context.Context, planes []*plane) (stop func() er
 		return nil, err
 	}
 	if p.answers(ctx) {
-		return nil, &usage.Error{Problem: fmt.Sprintf("something answers at %s before --proxy-command was started: it would be judged in its place", p.URL)}
+		return nil, &usage.Error{
+			Problem: fmt.Sprintf("something answers at %s before --proxy-command was started: it would be judged in its place", p.URL),
+		}
 	}
 	output, err := os.Create(filepath.Join(dir, "output"))
 	if err != nil {
@@ -52,13 +54,22 @@ func (p *Proxy) runCommand(ctx context.Context, planes []*plane) (stop func() er
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, p.Timeout, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-ended:
-			return false, &usage.Error{Problem: fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, lastOutput(output))}
+			return false, &usage.Error{
+				Problem: fmt.Sprintf("--proxy-command ended (%s) before %s answered: %q", cmd.ProcessState, p.URL, lastOutput(output)),
+			}
 		default:
 			return p.answers(ctx), nil
 		}
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		err = &usage.Error{Problem: fmt.Sprintf("--proxy-command runs, and nothing answers at %s within %s (--timeout): %q", p.URL, p.Timeout, lastOutput(output))}
+		err = &usage.Error{
+			Problem: fmt.Sprintf(
+				"--proxy-command runs, and nothing answers at %s within %s (--timeout): %q",
+				p.URL,
+				p.Timeout,
+				lastOutput(output),
+			),
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, stop())

@@ -38,7 +38,10 @@ func newTestDashboardPlan(t *testing.T, file string, clusters []string, people .
 	if err := proxy.check(clusters, true); err != nil {
 		t.Fatal(err)
 	}
-	p, err := newDashboardPlan(options{proxy: proxy, clusters: clusters, impersonation: []string{legacy}}, product.NewInvocation(nil, "test", os.Stderr))
+	p, err := newDashboardPlan(
+		options{proxy: proxy, clusters: clusters, impersonation: []string{legacy}},
+		product.NewInvocation(nil, "test", os.Stderr),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +167,12 @@ func tryDashboard(ctx context.Context, t *testing.T, p *dashboardPlan, planes []
 		ep.other = &secondCluster{name: tunnelledClusters[1]}
 		ep.useLogs(planes)
 	}
-	e, err := p.sendRequests(ctx, ep, &trailReader{log: &growingLog{source: "trail", path: file.Name()}, format: p.file.Trail}, dashboardAccount)
+	e, err := p.sendRequests(
+		ctx,
+		ep,
+		&trailReader{log: &growingLog{source: "trail", path: file.Name()}, format: p.file.Trail},
+		dashboardAccount,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,10 @@ func newDashboardPlan(o options, i *product.Invocation) (*dashboardPlan, error) 
 	isExisting := o.proxy.Kubeconfig != ""
 	switch {
 	case isExisting && p.file.Account == "":
-		return nil, fmt.Errorf("%s: expected account: who the dashboard is at the API server of --kubeconfig, such as system:serviceaccount:dashboards:dashboard", path)
+		return nil, fmt.Errorf(
+			"%s: expected account: who the dashboard is at the API server of --kubeconfig, such as system:serviceaccount:dashboards:dashboard",
+			path,
+		)
 	case o.proxy.Trail != "" && p.file.Trail == nil:
 		return nil, fmt.Errorf("%s: expected trail: how the rows of --trail are read", path)
 	}
@@ -201,8 +204,11 @@ func (p *dashboardPlan) requestsSection() reports.Section {
 		}})
 	}
 	return reports.Section{
-		ID: "requests", Title: "The dashboard's requests",
-		Text:   []string{"Each request of the dashboard's own HTTP interface, and what must arrive at the API server for it, as the person who sent it."},
+		ID:    "requests",
+		Title: "The dashboard's requests",
+		Text: []string{
+			"Each request of the dashboard's own HTTP interface, and what must arrive at the API server for it, as the person who sent it.",
+		},
 		Tables: []reports.Table{t},
 	}
 }

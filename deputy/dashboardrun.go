@@ -158,7 +158,8 @@ func (p *dashboardPlan) finish(ctx context.Context, ep *endpoint, trail *trailRe
 		return err
 	}
 	for _, log := range ep.logs() {
-		for _, last := range []string{"-end", "-over"} { // an event is written after its answer, so the events of the run come before that of the second request
+		// An event is written after its answer, so the events of the run come before that of the second request.
+		for _, last := range []string{"-end", "-over"} {
 			if err := log.settle(ctx, run+last); err != nil {
 				return err
 			}
@@ -208,14 +209,21 @@ func (p *dashboardPlan) checkAnswer(n int, r dashboard.Request, sent dashboard.S
 	case sent.Problem != "":
 		return &usage.Error{Problem: fmt.Sprintf("the dashboard does not answer %q: %s", r.Name, sent.Problem)}
 	case isLogin, isUnknown:
-		return &usage.Error{Problem: fmt.Sprintf("the dashboard does not know --identity %s: it answers %q with %d", r.As, r.Name, sent.Code)}
+		return &usage.Error{
+			Problem: fmt.Sprintf("the dashboard does not know --identity %s: it answers %q with %d", r.As, r.Name, sent.Code),
+		}
 	}
 	return nil
 }
 
 // sendPlain sends a request to the dashboard's own interface as a person. It returns the code of the answer, or why
 // there is none.
-func (ep *endpoint) sendPlain(ctx context.Context, person *Identity, r dashboard.Request, header, correlation string) (code int, problem string) {
+func (ep *endpoint) sendPlain(
+	ctx context.Context,
+	person *Identity,
+	r dashboard.Request,
+	header, correlation string,
+) (code int, problem string) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, ep.url.String()+r.Path, strings.NewReader(r.Body))
 	if err != nil {
 		return 0, err.Error()
@@ -295,7 +303,13 @@ func (p *dashboardPlan) grants(isConstrained bool) []scenarios.Grant {
 
 // grantOf returns a grant of a verb for the object of some attributes.
 func grantOf(who scenarios.Subject, verb string, a dashboard.Attributes) scenarios.Grant {
-	g := scenarios.Grant{Subject: who, Verbs: []string{verb}, APIGroups: []string{a.APIGroup}, Resources: []string{a.Resource}, Namespace: a.Namespace}
+	g := scenarios.Grant{
+		Subject:   who,
+		Verbs:     []string{verb},
+		APIGroups: []string{a.APIGroup},
+		Resources: []string{a.Resource},
+		Namespace: a.Namespace,
+	}
 	isOfName := a.Name != "" && a.Verb != "create"
 	if isOfName {
 		g.Names = []string{a.Name}

@@ -63,8 +63,13 @@ func configsOfContexts(path string) (map[string]*rest.Config, error) {
 // dashboardFlags returns the flags of a run on the small dashboard at an address.
 func dashboardFlags(address, trail string, more ...string) []string {
 	return append([]string{
-		"deputy", "--proxy=http://" + address, "--requests=" + dashboardFile, "--trail=" + trail, "--timeout=20s",
-		"--identity=alice@corp[periscope-tier:triage]=header:" + sessionHeader + ": alice@corp", "--identity=bob@corp=header:" + sessionHeader + ": bob@corp",
+		"deputy",
+		"--proxy=http://" + address,
+		"--requests=" + dashboardFile,
+		"--trail=" + trail,
+		"--timeout=20s",
+		"--identity=alice@corp[periscope-tier:triage]=header:" + sessionHeader + ": alice@corp",
+		"--identity=bob@corp=header:" + sessionHeader + ": bob@corp",
 	}, more...)
 }
 

@@ -120,10 +120,14 @@ func (a *dashboardAction) do() error {
 			return client.CoreV1().Pods(a.misplace(namespace)).Delete(ctx, a.mistake(name), metav1.DeleteOptions{})
 		})
 	case "POST deployments":
-		return a.write(row{"restart", "deployments", namespace, name}, []check{{"patch", "apps", "deployments", "", namespace, name}}, func() error {
-			_, err := client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
-			return err
-		})
+		return a.write(
+			row{"restart", "deployments", namespace, name},
+			[]check{{"patch", "apps", "deployments", "", namespace, name}},
+			func() error {
+				_, err := client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
+				return err
+			},
+		)
 	case "GET configmaps":
 		return a.openEditor(ctx, client, namespace, name)
 	case "PATCH configmaps":
@@ -131,10 +135,14 @@ func (a *dashboardAction) do() error {
 		if err != nil {
 			return err
 		}
-		return a.write(row{"patch", "configmaps", namespace, name}, []check{{"patch", "", "configmaps", "", namespace, name}}, func() error {
-			_, err := client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
-			return err
-		})
+		return a.write(
+			row{"patch", "configmaps", namespace, name},
+			[]check{{"patch", "", "configmaps", "", namespace, name}},
+			func() error {
+				_, err := client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+				return err
+			},
+		)
 	case "POST nodes":
 		return a.drain(ctx, client, parts[2], a.request.URL.Query().Get("pods"))
 	}
@@ -151,7 +159,9 @@ func (a *dashboardAction) openEditor(ctx context.Context, client kubernetes.Inte
 	case "asks about the editor of everybody":
 		a.as = ""
 	case "tries the edit to find out":
-		_, _ = client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		_, _ = client.CoreV1().
+			ConfigMaps(namespace).
+			Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 	if problem := a.ask([]check{{"patch", "", "configmaps", "", namespace, name}}); problem != nil && !errors.Is(problem, errNotAllowed) {
 		return problem
@@ -195,7 +205,9 @@ func (a *dashboardAction) drain(ctx context.Context, client kubernetes.Interface
 	namespace, name, _ := strings.Cut(pod, "/")
 	checks := []check{{"patch", "", "nodes", "", "", node}, {"create", "", "pods", "eviction", namespace, name}}
 	return a.write(row{"drain", "nodes", "", node}, checks, func() error {
-		_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(`{"spec": {"unschedulable": true}}`), metav1.PatchOptions{})
+		_, err := client.CoreV1().
+			Nodes().
+			Patch(ctx, node, types.MergePatchType, []byte(`{"spec": {"unschedulable": true}}`), metav1.PatchOptions{})
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		return errors.Join(client.CoreV1().Pods(namespace).EvictV1(ctx, eviction), err)
 	})
@@ -264,9 +276,11 @@ func (a *dashboardAction) ask(checks []check) error {
 		if a.fault == "asks about another verb" {
 			c.verb = "get"
 		}
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.sub, Namespace: c.namespace, Name: c.name,
-		}}}
+		review := &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: c.verb, Group: c.group, Resource: c.resource, Subresource: c.sub, Namespace: c.namespace, Name: c.name,
+			}},
+		}
 		client := a.client(as)
 		if a.fault == "asks at the first cluster" {
 			config := rest.CopyConfig(a.config)

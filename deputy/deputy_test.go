@@ -135,7 +135,8 @@ func TestBroken(t *testing.T) {
 		if err := e.judge(out, g); err != nil {
 			t.Fatal(err)
 		}
-		if len(out.failures) == 0 || !strings.Contains(out.failures[0].String(), `the pre-flight says "allowed", the request is "not for the proxy"`) {
+		if len(out.failures) == 0 ||
+			!strings.Contains(out.failures[0].String(), `the pre-flight says "allowed", the request is "not for the proxy"`) {
 			t.Errorf("%d of %d failed: %q", len(out.failures), out.checks, out.failures)
 		}
 	})
@@ -175,7 +176,11 @@ func TestBroken(t *testing.T) {
 		e.Routes[1].Rows = e.Routes[1].Rows[1:]
 		e.Routes[0].Attacks.Attacks[0].Answers[0].Code = http.StatusTeapot
 		out := newJudgement()
-		if err := e.judge(out, &group{name: constrained, fixture: w, people: people, requests: 3, account: proxyName, reference: true, cluster: localCluster}, false); err != nil {
+		if err := e.judge(
+			out,
+			&group{name: constrained, fixture: w, people: people, requests: 3, account: proxyName, reference: true, cluster: localCluster},
+			false,
+		); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"misattributed: ", "lost: ", "has no row of the deputy", "code 418, want 200", `it is of the cluster "elsewhere", and its event of "local"`, `it says "get pods `, `it says "list secrets `} {
@@ -241,7 +246,10 @@ func faultyAgents(p *plane) map[string]faultyAgent {
 	var mixed http.Header
 	return map[string]faultyAgent{
 		"as the article has it": {naive(func(http.Header, http.Header) {}), "Connection names the user: it was made as the proxy itself"},
-		"strips impersonation":  {naive(func(_, out http.Header) { out.Del("Impersonate-User") }), "no identity at all: it was made as the proxy itself"},
+		"strips impersonation": {
+			naive(func(_, out http.Header) { out.Del("Impersonate-User") }),
+			"no identity at all: it was made as the proxy itself",
+		},
 		"keeps a foreign token": {naive(func(in, out http.Header) {
 			if a := in.Get("Authorization"); a != "" {
 				out.Set("Authorization", a)
@@ -312,7 +320,9 @@ func TestOptions(t *testing.T) {
 		t.Error(err)
 	}
 	for _, change := range []func(*options){
-		func(o *options) { o.impersonation = []string{"x"} }, func(o *options) { o.parts = []string{"x"} }, func(o *options) { o.pairs = 0 },
+		func(o *options) { o.impersonation = []string{"x"} },
+		func(o *options) { o.parts = []string{"x"} },
+		func(o *options) { o.pairs = 0 },
 	} {
 		o := good
 		if change(&o); o.check(true) == nil {
@@ -330,7 +340,8 @@ func TestButtonsCanBeAskedAbout(t *testing.T) {
 			t.Errorf("%s: %d questions, %d requests", g.Page, len(questions), len(requests))
 		}
 		for i, q := range questions {
-			if !slices.Contains(sortedVerbs(), q.verb) || q.kind.resource == "" || strings.ContainsAny(q.kind.fullResource(), " .") || q.namespace != "team" {
+			if !slices.Contains(sortedVerbs(), q.verb) || q.kind.resource == "" || strings.ContainsAny(q.kind.fullResource(), " .") ||
+				q.namespace != "team" {
 				t.Errorf("%s: %q is %+v", g.Page, g.Asks[i], q)
 			}
 		}
@@ -404,7 +415,8 @@ func testJudgeNotices(t *testing.T, p *plan, view record.View) {
 		})
 	}
 	out := judgeChanged(t, p, view, p.groups[0], attacksPart, func(e *partEvidence) { e.Attacks.Attacks[3].Events = nil })
-	if r := out[controlsKind].result(); r.Verdict == verdicts.Passed || !strings.Contains(out[controlsKind].inconclusive, "there is no event of it") {
+	if r := out[controlsKind].result(); r.Verdict == verdicts.Passed ||
+		!strings.Contains(out[controlsKind].inconclusive, "there is no event of it") {
 		t.Errorf("without an event: %+v", r)
 	}
 }

@@ -15,7 +15,15 @@ import (
 var errNotOffered = errors.New("HTTP/2 is not offered")
 
 // dial opens a connection. A client certificate and a local address are used if they are given.
-func dial(ctx context.Context, to *url.URL, config *tls.Config, cert *tls.Certificate, protocol string, wait time.Duration, from net.Addr) (net.Conn, error) {
+func dial(
+	ctx context.Context,
+	to *url.URL,
+	config *tls.Config,
+	cert *tls.Certificate,
+	protocol string,
+	wait time.Duration,
+	from net.Addr,
+) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	dialer := &net.Dialer{LocalAddr: from}

@@ -31,8 +31,14 @@ func (ep *endpoint) client(person *Identity) *http.Client {
 		config.Certificates = []tls.Certificate{*person.cert}
 	}
 	return &http.Client{
-		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, ResponseHeaderTimeout: ep.timeout, MaxIdleConnsPerHost: 100},
-		Timeout:   2 * ep.timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			TLSClientConfig:       config,
+			ForceAttemptHTTP2:     true,
+			ResponseHeaderTimeout: ep.timeout,
+			MaxIdleConnsPerHost:   100,
+		},
+		Timeout:       2 * ep.timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 

@@ -82,41 +82,83 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			s, _ = url.QueryUnescape(s)
 			return s
 		}), `a name with a plus sign: it was made as "alice@corp x", not as "alice@corp+x"`},
-		"trims names":           {named(strings.TrimSpace), `a name with a space that is not ASCII: it was made as "alice@corp", not as`},
-		"splits names":          {named(func(s string) string { return strings.Split(s, ",")[0] }), `a name with a comma: it was made as "alice@corp", not as "alice@corp, x"`},
-		"strips domains":        {named(func(s string) string { return s[strings.LastIndex(s, "\\")+1:] }), `a name with a domain before it: it was made as "alice@corp", not as "CORP\\alice@corp"`},
-		"cuts names":            {named(func(s string) string { return s[:min(len(s), 64)] }), `a name that is long: it was made as "alice@corp-0123`},
-		"reads names as a list": {named(func(s string) string { return strings.Split(s, ";")[0] }), `a name with a semicolon: it was made as "alice@corp", not as "alice@corp;x"`},
+		"trims names": {named(strings.TrimSpace), `a name with a space that is not ASCII: it was made as "alice@corp", not as`},
+		"splits names": {
+			named(func(s string) string { return strings.Split(s, ",")[0] }),
+			`a name with a comma: it was made as "alice@corp", not as "alice@corp, x"`,
+		},
+		"strips domains": {
+			named(func(s string) string { return s[strings.LastIndex(s, "\\")+1:] }),
+			`a name with a domain before it: it was made as "alice@corp", not as "CORP\\alice@corp"`,
+		},
+		"cuts names": {
+			named(func(s string) string { return s[:min(len(s), 64)] }),
+			`a name that is long: it was made as "alice@corp-0123`,
+		},
+		"reads names as a list": {
+			named(func(s string) string { return strings.Split(s, ";")[0] }),
+			`a name with a semicolon: it was made as "alice@corp", not as "alice@corp;x"`,
+		},
 		"believes streams": {unless(func(r *http.Request) bool {
 			return r.Header.Get("Upgrade") != "" && r.Header.Get("X-Forwarded-User") != ""
 		}, rewrite(func(in *http.Request, out http.Header) {
 			clean(out)
 			forward(out, in.Header.Get("X-Forwarded-User"))
 		})), `a terminal by WebSocket: headers of other proxies: it was made as "bob@corp", not as "alice@corp"`},
-		"reads the query": {unless(func(r *http.Request) bool { return r.URL.Query().Has(sessionHeader) }, rewrite(func(in *http.Request, out http.Header) {
-			clean(out)
-			forward(out, in.URL.Query().Get(sessionHeader))
-		})), "the header that names people in the query: it has no identity, and was made as"},
-		"takes underscores for hyphens": {unless(func(r *http.Request) bool { return r.Header["X_session"] != nil }, rewrite(func(in *http.Request, out http.Header) {
-			clean(out)
-			forward(out, in.Header["X_session"][0])
-		})), "the header that names people with underscores: it has no identity, and was made as"},
-		"adds trailers": {unless(func(r *http.Request) bool { return r.Trailer != nil }, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			r.Body, r.Header[sessionHeader] = http.NoBody, r.Trailer[sessionHeader]
-			named(strings.Clone).ServeHTTP(w, r)
-		})), "the header that names people as a trailer: it has no identity, and was made as"},
-		"lets probes in":  {unless(func(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "kube-probe/") }, own), "nobody by a program that is often let in: it was made as the proxy itself"},
-		"lets inside in":  {unless(func(r *http.Request) bool { return r.Header.Get("X-Real-Ip") == "127.0.0.1" }, own), "nobody who is inside: it was made as the proxy itself"},
-		"asks what it is": {unless(func(r *http.Request) bool { return r.Header.Get("X-Original-Uri") == "/healthz" }, own), "nobody who says what is asked for: it was made as the proxy itself"},
+		"reads the query": {
+			unless(func(r *http.Request) bool { return r.URL.Query().Has(sessionHeader) }, rewrite(func(in *http.Request, out http.Header) {
+				clean(out)
+				forward(out, in.URL.Query().Get(sessionHeader))
+			})),
+			"the header that names people in the query: it has no identity, and was made as",
+		},
+		"takes underscores for hyphens": {
+			unless(func(r *http.Request) bool { return r.Header["X_session"] != nil }, rewrite(func(in *http.Request, out http.Header) {
+				clean(out)
+				forward(out, in.Header["X_session"][0])
+			})),
+			"the header that names people with underscores: it has no identity, and was made as",
+		},
+		"adds trailers": {
+			unless(func(r *http.Request) bool { return r.Trailer != nil }, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				r.Body, r.Header[sessionHeader] = http.NoBody, r.Trailer[sessionHeader]
+				named(strings.Clone).ServeHTTP(w, r)
+			})),
+			"the header that names people as a trailer: it has no identity, and was made as",
+		},
+		"lets probes in": {
+			unless(func(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "kube-probe/") }, own),
+			"nobody by a program that is often let in: it was made as the proxy itself",
+		},
+		"lets inside in": {
+			unless(func(r *http.Request) bool { return r.Header.Get("X-Real-Ip") == "127.0.0.1" }, own),
+			"nobody who is inside: it was made as the proxy itself",
+		},
+		"asks what it is": {
+			unless(func(r *http.Request) bool { return r.Header.Get("X-Original-Uri") == "/healthz" }, own),
+			"nobody who says what is asked for: it was made as the proxy itself",
+		},
 		"streams what is large": {unless(func(r *http.Request) bool { return r.ContentLength > 1<<16 }, signedIn(own)),
 			"a large create: of one's own: it was made as the proxy itself"},
-		"keeps the schema":  {unless(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi") }, signedIn(own)), "the schema: of one's own: it was made as the proxy itself"},
-		"follows redirects": {unless(func(r *http.Request) bool { return r.URL.Path == "/debug/pprof" }, signedIn(follows(p))), "a redirect: of one's own: it was made as the proxy itself"},
-		"takes prefixes off": {unless(func(r *http.Request) bool { return r.Header.Get("Grpc-Metadata-Impersonate-Uid") != "" }, rewrite(func(in *http.Request, out http.Header) {
-			forward(out, in.Header.Get(sessionHeader))
-			out.Set("Impersonate-Uid", in.Header.Get("Grpc-Metadata-Impersonate-Uid"))
-		})), `names that become impersonation when something is taken away: it was made as "alice@corp" with the UID "1"`},
+		"keeps the schema": {
+			unless(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi") }, signedIn(own)),
+			"the schema: of one's own: it was made as the proxy itself",
+		},
+		"follows redirects": {
+			unless(func(r *http.Request) bool { return r.URL.Path == "/debug/pprof" }, signedIn(follows(p))),
+			"a redirect: of one's own: it was made as the proxy itself",
+		},
+		"takes prefixes off": {
+			unless(
+				func(r *http.Request) bool { return r.Header.Get("Grpc-Metadata-Impersonate-Uid") != "" },
+				rewrite(func(in *http.Request, out http.Header) {
+					forward(out, in.Header.Get(sessionHeader))
+					out.Set("Impersonate-Uid", in.Header.Get("Grpc-Metadata-Impersonate-Uid"))
+				}),
+			),
+			`names that become impersonation when something is taken away: it was made as "alice@corp" with the UID "1"`,
+		},
 		"remembers ports": {unless(func(r *http.Request) bool {
 			if r.Header.Get(sessionHeader) != "" {
 				ports.Store(r.RemoteAddr, r.Header.Get(sessionHeader))
@@ -166,12 +208,20 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			clean(out)
 			forward(out, cmp.Or(in.Header.Get(sessionHeader), "system:anonymous"))
 		}), ""},
-		"Director": {signedIn(&httputil.ReverseProxy{Transport: p.transport, Director: func(r *http.Request) { //nolint:staticcheck // many still use it
-			r.URL.Scheme, r.URL.Host = p.url.Scheme, p.url.Host
-			clean(r.Header)
-			forward(r.Header, r.Header.Get(sessionHeader))
-		}}), "Connection names the user: it was made as the proxy itself"},
-		"leaves groups": {signedIn(rewrite(func(in *http.Request, out http.Header) { forward(out, in.Header.Get(sessionHeader)) })), `system:masters: it was made as "alice@corp" with the group "system:masters"`},
+		"Director": {
+			signedIn(
+				&httputil.ReverseProxy{Transport: p.transport, Director: func(r *http.Request) { //nolint:staticcheck // many still use it
+					r.URL.Scheme, r.URL.Host = p.url.Scheme, p.url.Host
+					clean(r.Header)
+					forward(r.Header, r.Header.Get(sessionHeader))
+				}},
+			),
+			"Connection names the user: it was made as the proxy itself",
+		},
+		"leaves groups": {
+			signedIn(rewrite(func(in *http.Request, out http.Header) { forward(out, in.Header.Get(sessionHeader)) })),
+			`system:masters: it was made as "alice@corp" with the group "system:masters"`,
+		},
 		"adds the user": {signedIn(rewrite(func(in *http.Request, out http.Header) {
 			out.Set("Authorization", "Bearer "+p.token)
 			out.Add("Impersonate-User", in.Header.Get(sessionHeader))
@@ -265,13 +315,19 @@ func proxies(t *testing.T, p *plane) map[string]faultyAgent {
 			clean(out)
 			forward(out, who.(string))
 		})), "nobody by the program of somebody: it has no identity, and was made as"},
-		"folds paths": {unless(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/API") }, signedIn(own)), "a path in upper case: it was made as the proxy itself"},
+		"folds paths": {
+			unless(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/API") }, signedIn(own)),
+			"a path in upper case: it was made as the proxy itself",
+		},
 	}
 	asAsked := signedIn(rewrite(func(in *http.Request, out http.Header) {
 		forward(out, cmp.Or(out.Get("Impersonate-User"), in.Header.Get(sessionHeader)))
 	}))
 	for way, is := range seldom {
-		all["does as it is asked: "+way] = faultyAgent{unless(is, asAsked), way + `: another user: it was made as "bob@corp", not as "alice@corp"`}
+		all["does as it is asked: "+way] = faultyAgent{
+			unless(is, asAsked),
+			way + `: another user: it was made as "bob@corp", not as "alice@corp"`,
+		}
 	}
 	return all
 }

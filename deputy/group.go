@@ -31,7 +31,14 @@ const localCluster = "local"
 
 // newGroup returns what is tried with one way of impersonation.
 func newGroup(o options, name string) *group {
-	g := &group{name: name, people: newUsers(o.users), requests: o.requests, account: proxyName, reference: o.proxy == nil, cluster: localCluster}
+	g := &group{
+		name:      name,
+		people:    newUsers(o.users),
+		requests:  o.requests,
+		account:   proxyName,
+		reference: o.proxy == nil,
+		cluster:   localCluster,
+	}
 	if len(o.clusters) > 0 {
 		g.cluster, g.secondClusterName = o.clusters[0], o.clusters[1]
 	}
@@ -105,17 +112,29 @@ func (g *group) hasTwoClusters() bool { return g.secondClusterName != "" }
 
 // judgePreflight judges the pre-flight at each cluster.
 func (g *group) judgePreflight(e *partEvidence) (judgements, error) {
-	return judgeEachCluster(g, preflightPart, e, []*preflightEvidence{e.Preflight, e.OtherPreflight}, func(evidence *preflightEvidence, out *judgement) error {
-		return evidence.judge(out, g)
-	})
+	return judgeEachCluster(
+		g,
+		preflightPart,
+		e,
+		[]*preflightEvidence{e.Preflight, e.OtherPreflight},
+		func(evidence *preflightEvidence, out *judgement) error {
+			return evidence.judge(out, g)
+		},
+	)
 }
 
 // judgeRevocation judges at each cluster what the person could still do.
 func (g *group) judgeRevocation(e *partEvidence) (judgements, error) {
-	return judgeEachCluster(g, revocationPart, e, []*revocationEvidence{e.Revocation, e.OtherRevocation}, func(evidence *revocationEvidence, out *judgement) error {
-		evidence.judge(out, g.people[0], !g.isForeign())
-		return nil
-	})
+	return judgeEachCluster(
+		g,
+		revocationPart,
+		e,
+		[]*revocationEvidence{e.Revocation, e.OtherRevocation},
+		func(evidence *revocationEvidence, out *judgement) error {
+			evidence.judge(out, g.people[0], !g.isForeign())
+			return nil
+		},
+	)
 }
 
 // judgeEachCluster judges what was seen of a part at each cluster: at the first one, and at the second if there are two.

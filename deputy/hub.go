@@ -49,7 +49,15 @@ func startHub(ctx context.Context, names []string, planes []*plane) (_ *hub, err
 	if err != nil {
 		return nil, err
 	}
-	listener := tls.NewListener(tcpListener, &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.pool, MinVersion: tls.VersionTLS12})
+	listener := tls.NewListener(
+		tcpListener,
+		&tls.Config{
+			Certificates: []tls.Certificate{certificate},
+			ClientAuth:   tls.RequireAndVerifyClientCert,
+			ClientCAs:    authority.pool,
+			MinVersion:   tls.VersionTLS12,
+		},
+	)
 	h.closers = append(h.closers, listener.Close)
 	go func() { _ = h.Serve(listener) }()
 	for n, name := range names {

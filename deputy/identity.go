@@ -30,7 +30,12 @@ type Identity struct {
 
 // impersonatedPerson returns a person who is known by impersonation headers. That is how an agent knows people.
 func impersonatedPerson(name, group string) *Identity {
-	return &Identity{Name: name, Groups: []string{group}, headers: []header{{"Impersonate-User", name}, {"Impersonate-Group", group}}, public: true}
+	return &Identity{
+		Name:    name,
+		Groups:  []string{group},
+		headers: []header{{"Impersonate-User", name}, {"Impersonate-Group", group}},
+		public:  true,
+	}
 }
 
 // header is a header line of a person's credentials.

@@ -23,7 +23,11 @@ func (j *attackJudge) findForeignAnswer(a attack, answers []reply, arrivals map[
 		isAnsweredWithoutArrival := got.revealsContent() && len(arrivals) > 0 && !didArrive
 		switch {
 		case isAnsweredWithoutArrival && arrivedOf[personKey(person, a.Requests[i].Cluster != secondClusterOnly)]:
-			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer of the other cluster", i+1, got.Kind)
+			return fmt.Sprintf(
+				"request %d was answered with a %s, and did not arrive: it is the answer of the other cluster",
+				i+1,
+				got.Kind,
+			)
 		case isAnsweredWithoutArrival:
 			return fmt.Sprintf("request %d was answered with a %s, and did not arrive: it is the answer to somebody else", i+1, got.Kind)
 		}
@@ -60,7 +64,12 @@ func (j *attackJudge) findUnlogged(answers []reply, hasEvent bool) string {
 		case isMissing && j.isAnswerOfServer(got):
 			return fmt.Sprintf("the API server answered %d with the audit ID %q, and there is no event of it", got.Code, got.AuditID)
 		case event != nil && contradictsEvent(got, event):
-			return fmt.Sprintf("the API server answered %d with the audit ID %s, and by its event %d", got.Code, got.AuditID, statusCode(event))
+			return fmt.Sprintf(
+				"the API server answered %d with the audit ID %s, and by its event %d",
+				got.Code,
+				got.AuditID,
+				statusCode(event),
+			)
 		}
 	}
 	return ""

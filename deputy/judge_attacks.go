@@ -191,7 +191,13 @@ func (j *attackJudge) judgeAttack(out *judgement, a attack, evidence *attackEvid
 }
 
 // judgeArrivals judges each event of an attack.
-func (j *attackJudge) judgeArrivals(out *judgement, a attack, evidence *attackEvidence, marker string, events map[string]loggedEvent) (*arrivals, error) {
+func (j *attackJudge) judgeArrivals(
+	out *judgement,
+	a attack,
+	evidence *attackEvidence,
+	marker string,
+	events map[string]loggedEvent,
+) (*arrivals, error) {
 	got := &arrivals{outcome: refusedByProxy, arrived: map[int]bool{}, wrong: map[string]int{}}
 	for _, key := range slices.Sorted(maps.Keys(events)) { // so that the result is the same each time
 		event := events[key]
@@ -252,13 +258,33 @@ func (j *attackJudge) judgeControl(out *judgement, a attack, evidence *attackEvi
 	isAnsweredWithoutArrival := len(events) == 0 && code/100 == 2
 	switch {
 	case isAnsweredWithoutArrival && j.logged:
-		out.failAttack(a, evidence, fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code))
+		out.failAttack(
+			a,
+			evidence,
+			fmt.Sprintf("it was answered %d, and the API server was not asked: it is the answer to another request", code),
+		)
 	case isAnsweredWithoutArrival:
-		out.setInconclusive(fmt.Sprintf("%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods", a.Name, code))
+		out.setInconclusive(
+			fmt.Sprintf(
+				"%s: it was answered %d, and the audit log has no event of it: it is not the log of the API server behind this proxy, or its policy leaves out lists of pods",
+				a.Name,
+				code,
+			),
+		)
 	case got.outcome == asPerson && len(got.arrived) < len(a.Requests):
 		out.failAttack(a, evidence, fmt.Sprintf("only %d of %d requests arrived", len(got.arrived), len(a.Requests)))
 	case got.outcome != asPerson:
-		out.failAttack(a, evidence, fmt.Sprintf("it should have arrived as %s and did not: %s (code %d)%s", j.people[a.Requests[0].Who].Name, got.outcome, code, firstRefusal(events)))
+		out.failAttack(
+			a,
+			evidence,
+			fmt.Sprintf(
+				"it should have arrived as %s and did not: %s (code %d)%s",
+				j.people[a.Requests[0].Who].Name,
+				got.outcome,
+				code,
+				firstRefusal(events),
+			),
+		)
 	default:
 		out.outcomes[got.outcome]++
 	}

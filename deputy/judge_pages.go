@@ -89,7 +89,16 @@ func (j *visitJudge) judge(visit visitEvidence, cost *pageCost) error {
 	j.out.checks++
 	var expected []string
 	for i, o := range visit.Reviews {
-		expected = append(expected, describeQuestion(&authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Version: "v1", Resource: requests[i].Resource}))
+		expected = append(expected,
+			describeQuestion(
+				&authorizationv1.ResourceAttributes{
+					Verb:     "create",
+					Group:    "authorization.k8s.io",
+					Version:  "v1",
+					Resource: requests[i].Resource,
+				},
+			),
+		)
 		if questions == nil {
 			cost.rules, cost.incomplete = true, j.judgeRules(o)
 			continue

@@ -33,7 +33,13 @@ const wantAgreement = "the review, the rules, the request and the grants agree"
 func (e *preflightEvidence) judge(out *judgement, g *group) error {
 	rules := g.fixture.questionsByRules(g.questions)
 	if len(e.Questions) != len(g.questions) || len(e.Rules) != len(rules) {
-		return fmt.Errorf("there is evidence of %d questions and %d rules reviews, the command line asks for %d and %d", len(e.Questions), len(e.Rules), len(g.questions), len(rules))
+		return fmt.Errorf(
+			"there is evidence of %d questions and %d rules reviews, the command line asks for %d and %d",
+			len(e.Questions),
+			len(e.Rules),
+			len(g.questions),
+			len(rules),
+		)
 	}
 	for i, q := range g.questions {
 		out.checks++
@@ -98,7 +104,14 @@ func (a answers) compare(outOfReach, isGranted bool) (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("the pre-flight says yes with the reason %q", a.status.Reason))
 	}
 	if a.review == forbidden && hasReason(a.status) {
-		wrong = append(wrong, fmt.Sprintf("the pre-flight says no with reason %q, denied=%v, error %q", a.status.Reason, a.status.Denied, a.status.EvaluationError))
+		wrong = append(wrong,
+			fmt.Sprintf(
+				"the pre-flight says no with reason %q, denied=%v, error %q",
+				a.status.Reason,
+				a.status.Denied,
+				a.status.EvaluationError,
+			),
+		)
 	}
 	return wrong
 }
@@ -182,7 +195,13 @@ func rulesAnswer(q question, o *verdicts.Observation) (answer, error) {
 		return a, err
 	}
 	isListed := slices.ContainsFunc(review.Status.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
-		g := scenarios.Grant{Subject: scenarios.Subject{User: q.who.Name}, Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, Names: rule.ResourceNames}
+		g := scenarios.Grant{
+			Subject:   scenarios.Subject{User: q.who.Name},
+			Verbs:     rule.Verbs,
+			APIGroups: rule.APIGroups,
+			Resources: rule.Resources,
+			Names:     rule.ResourceNames,
+		}
 		return g.Covers(authorizationv1.SubjectAccessReviewSpec{User: q.who.Name, ResourceAttributes: q.attributes()})
 	})
 	if isListed {

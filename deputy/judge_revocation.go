@@ -22,7 +22,14 @@ func (e *revocationEvidence) judge(out *judgement, person *Identity, isOurs bool
 		if e.Last.Watch {
 			request = "watch"
 		}
-		out.fail(person.Name, wantRefusal, "is let in %s the credentials were revoked, by a %s (code %d, --timeout)", e.since(e.Last.At), request, e.Last.Code)
+		out.fail(
+			person.Name,
+			wantRefusal,
+			"is let in %s the credentials were revoked, by a %s (code %d, --timeout)",
+			e.since(e.Last.At),
+			request,
+			e.Last.Code,
+		)
 	}
 	switch {
 	case e.WatchCode != http.StatusOK:

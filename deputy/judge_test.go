@@ -84,8 +84,15 @@ func TestRevokedAndLetIn(t *testing.T) {
 	}{{true, -time.Second, 0}, {true, time.Millisecond, 1}, {false, time.Millisecond, 1}} {
 		e := &revocationEvidence{Run: "az", WatchCode: 200, Revoked: at.Add(-2 * time.Second)}
 		e.Last.At, e.Last.Refused = at, c.refused
-		e.Events = []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"auditID":"1","requestURI":"/?%s","requestReceivedTimestamp":%q,"annotations":{"authorization.k8s.io/decision":"allow"},"user":{"username":"proxy"},"impersonatedUser":{"username":"alice"}}`,
-			markerOf("az", 0, 1), at.Add(c.after).Format("2006-01-02T15:04:05.000000Z")))}
+		e.Events = []json.RawMessage{
+			json.RawMessage(
+				fmt.Sprintf(
+					`{"auditID":"1","requestURI":"/?%s","requestReceivedTimestamp":%q,"annotations":{"authorization.k8s.io/decision":"allow"},"user":{"username":"proxy"},"impersonatedUser":{"username":"alice"}}`,
+					markerOf("az", 0, 1),
+					at.Add(c.after).Format("2006-01-02T15:04:05.000000Z"),
+				),
+			),
+		}
 		out := newJudgement()
 		if e.judge(out, &Identity{Name: "alice"}, true); len(out.failures) != c.failed {
 			t.Errorf("%+v: %q", c, out.failures)

@@ -110,7 +110,13 @@ func compareRow(row reference.Row, event *auditv1.Event, cluster string) string 
 
 // describeRow returns what a request is about according to a row.
 func describeRow(row reference.Row) string {
-	return dashboard.Attributes{Verb: row.Verb, APIGroup: row.APIGroup, Resource: row.Resource, Namespace: row.Namespace, Name: row.Name}.String()
+	return dashboard.Attributes{
+		Verb:      row.Verb,
+		APIGroup:  row.APIGroup,
+		Resource:  row.Resource,
+		Namespace: row.Namespace,
+		Name:      row.Name,
+	}.String()
 }
 
 // describeEvent returns what a request is about according to an event.

@@ -115,7 +115,14 @@ func (j *judgement) result() reports.Result {
 		first := j.failures[0]
 		r.Verdict = verdicts.Failed
 		r.Certain = slices.ContainsFunc(j.findings, func(f finding) bool { return f.isCertain })
-		r.Reason = fmt.Sprintf("%s: want %s, got %s; %s in %s", first.what, first.want, first.got, reports.Plural(len(j.failures), "failure"), reports.Plural(j.checks, "check"))
+		r.Reason = fmt.Sprintf(
+			"%s: want %s, got %s; %s in %s",
+			first.what,
+			first.want,
+			first.got,
+			reports.Plural(len(j.failures), "failure"),
+			reports.Plural(j.checks, "check"),
+		)
 	case j.inconclusive != "":
 		r.Verdict, r.Blame, r.Reason = verdicts.Invalid, verdicts.BlameEnvironment, j.inconclusive
 	case j.checks == 0 && notTried > 0:
@@ -143,7 +150,9 @@ func tableOfFindings(findings []finding) reports.Table {
 	t := reports.Table{Title: "What was sent, and who arrived", Columns: []string{"attack", "arrived", "answered", "sent"}}
 	for _, f := range findings {
 		answers := strings.Join(seq.Map(f.answers, strconv.Itoa), ", ")
-		t.Rows = append(t.Rows, reports.Row{Cells: []string{f.attack, f.arrived, answers, strings.Join(f.requests, "\n")}, Verdict: verdicts.Failed})
+		t.Rows = append(t.Rows,
+			reports.Row{Cells: []string{f.attack, f.arrived, answers, strings.Join(f.requests, "\n")}, Verdict: verdicts.Failed},
+		)
 	}
 	return t
 }

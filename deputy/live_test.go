@@ -79,14 +79,19 @@ func liveProxy(dir, address string) error {
 		_, err := os.Stat(filepath.Join(dir, "revoked-"+who))
 		return err == nil
 	}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		maps.DeleteFunc(r.Out.Header, func(name string, _ []string) bool {
-			return !slices.Contains([]string{"Accept", "Content-Type", "User-Agent", "Audit-Id"}, name)
-		})
-		r.Out.Header.Set("Authorization", "Bearer "+config.BearerToken)
-		r.Out.Header.Set("Impersonate-User", r.In.TLS.PeerCertificates[0].Subject.CommonName)
-	}}
+	proxy := &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			maps.DeleteFunc(r.Out.Header, func(name string, _ []string) bool {
+				return !slices.Contains([]string{"Accept", "Content-Type", "User-Agent", "Audit-Id"}, name)
+			})
+			r.Out.Header.Set("Authorization", "Bearer "+config.BearerToken)
+			r.Out.Header.Set("Impersonate-User", r.In.TLS.PeerCertificates[0].Subject.CommonName)
+		},
+	}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.PeerCertificates) == 0 || revoked(r.TLS.PeerCertificates[0].Subject.CommonName) {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
@@ -108,7 +113,12 @@ func liveProxy(dir, address string) error {
 	if err != nil || !pool.AppendCertsFromPEM(ca) {
 		return fmt.Errorf("ca.pem: %w", err)
 	}
-	listener := &http.Server{Addr: address, Handler: handler, TLSConfig: &tls.Config{ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven}, ErrorLog: log.New(io.Discard, "", 0)}
+	listener := &http.Server{
+		Addr:      address,
+		Handler:   handler,
+		TLSConfig: &tls.Config{ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven},
+		ErrorLog:  log.New(io.Discard, "", 0),
+	}
 	return listener.ListenAndServeTLS(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
 }
 
@@ -126,11 +136,30 @@ func TestLive(t *testing.T) {
 	}
 	address := l.Addr().String()
 	_ = l.Close()
-	made := producttest.Run(context.Background(), t, Product, "deputy", "--impersonation", constrained, "--pairs=100", "--requests-each=5", "--seed=4",
-		"--proxy=https://"+address, "--api-prefix="+livePrefix+"/", "--proxy-ca", filepath.Join(dir, "ca.pem"), "--timeout=10s",
-		"--proxy-command", fmt.Sprintf("%s=%s,%s exec %s", helperEnv, dir, address, os.Args[0]),
-		"--revoke-command", "touch "+filepath.Join(dir, "revoked-alice@corp"),
-		"--identity", liveIdentity(dir, "alice@corp"), "--identity", liveIdentity(dir, "bob@corp"))
+	made := producttest.Run(
+		context.Background(),
+		t,
+		Product,
+		"deputy",
+		"--impersonation",
+		constrained,
+		"--pairs=100",
+		"--requests-each=5",
+		"--seed=4",
+		"--proxy=https://"+address,
+		"--api-prefix="+livePrefix+"/",
+		"--proxy-ca",
+		filepath.Join(dir, "ca.pem"),
+		"--timeout=10s",
+		"--proxy-command",
+		fmt.Sprintf("%s=%s,%s exec %s", helperEnv, dir, address, os.Args[0]),
+		"--revoke-command",
+		"touch "+filepath.Join(dir, "revoked-alice@corp"),
+		"--identity",
+		liveIdentity(dir, "alice@corp"),
+		"--identity",
+		liveIdentity(dir, "bob@corp"),
+	)
 	said := fmt.Sprint(made.Report.Groups[0].Cases)
 	if o := made.Report.Outcome; o.Result != verdicts.Passed {
 		t.Errorf("%+v", o)
@@ -174,7 +203,18 @@ func certificates(t *testing.T, dir string, people ...string) {
 		if name == "server" {
 			usage = x509.ExtKeyUsageServerAuth
 		}
-		cert, key, err := clusters.Sign(validity(&x509.Certificate{KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, name), ca, caKey)
+		cert, key, err := clusters.Sign(
+			validity(
+				&x509.Certificate{
+					KeyUsage:    x509.KeyUsageDigitalSignature,
+					ExtKeyUsage: []x509.ExtKeyUsage{usage},
+					IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+				},
+				name,
+			),
+			ca,
+			caKey,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

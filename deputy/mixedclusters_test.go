@@ -57,7 +57,13 @@ type keptAnswer struct {
 
 // newTwoClusterDeputy returns a proxy in front of clusters, by their names and how to reach them.
 func newTwoClusterDeputy(names []string, configs []*rest.Config, fault string) (*twoClusterDeputy, error) {
-	d := &twoClusterDeputy{names: names, targets: map[string]*httputil.ReverseProxy{}, fault: fault, lastOf: map[string]string{}, answers: map[string]*keptAnswer{}}
+	d := &twoClusterDeputy{
+		names:   names,
+		targets: map[string]*httputil.ReverseProxy{},
+		fault:   fault,
+		lastOf:  map[string]string{},
+		answers: map[string]*keptAnswer{},
+	}
 	for n, name := range names {
 		to, err := url.Parse(configs[n].Host)
 		if err != nil {
@@ -103,7 +109,8 @@ func (d *twoClusterDeputy) identify(r *httputil.ProxyRequest, token string) {
 	if groups := r.In.Header.Values("Impersonate-Group"); trusts && len(groups) > 0 {
 		out["Impersonate-Group"] = groups
 	}
-	isDropped := d.fault == "obeys Connection elsewhere" && isElsewhere && strings.Contains(r.In.Header.Get("Connection"), "Impersonate-User")
+	isDropped := d.fault == "obeys Connection elsewhere" && isElsewhere &&
+		strings.Contains(r.In.Header.Get("Connection"), "Impersonate-User")
 	isLost := d.fault == "loses the session upwards" && isUp
 	if person != "" && !isDropped && !isLost {
 		out.Set("Impersonate-User", person)
@@ -345,8 +352,12 @@ func (d *twoClusterDeputy) serve(t *testing.T, people []*Identity, planes []*pla
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	ep := &endpoint{
-		url: &url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/clusters/" + d.names[0]}, people: people, namespace: Namespace, timeout: timeout,
-		cluster: d.names[0], other: &secondCluster{name: d.names[1], prefix: "/clusters/" + d.names[1]},
+		url:       &url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/clusters/" + d.names[0]},
+		people:    people,
+		namespace: Namespace,
+		timeout:   timeout,
+		cluster:   d.names[0],
+		other:     &secondCluster{name: d.names[1], prefix: "/clusters/" + d.names[1]},
 	}
 	ep.useLogs(planes)
 	return ep
@@ -421,11 +432,22 @@ func TestMixedRun(t *testing.T) {
 	for fault, want := range map[string]verdicts.Verdict{"": verdicts.Passed, "keeps the first choice": verdicts.Failed} {
 		t.Run("it "+fault, func(t *testing.T) {
 			address := freeAddress(t)
-			made := producttest.Run(context.Background(), t, Product,
-				"deputy", "--proxy=http://"+address, "--clusters=east,west", "--api-prefix=/clusters/{cluster}", "--parts=attacks,audit-logs", "--requests-each=6", "--timeout=20s",
+			made := producttest.Run(
+				context.Background(),
+				t,
+				Product,
+				"deputy",
+				"--proxy=http://"+address,
+				"--clusters=east,west",
+				"--api-prefix=/clusters/{cluster}",
+				"--parts=attacks,audit-logs",
+				"--requests-each=6",
+				"--timeout=20s",
 				"--focus=attacks/clusters|audit-logs",
-				"--identity=alice@corp=header:"+sessionHeader+": alice@corp", "--identity=bob@corp=header:"+sessionHeader+": bob@corp",
-				fmt.Sprintf("--proxy-command=%s='clusters|%s|%s' exec %s", helperEnv, address, fault, os.Args[0]))
+				"--identity=alice@corp=header:"+sessionHeader+": alice@corp",
+				"--identity=bob@corp=header:"+sessionHeader+": bob@corp",
+				fmt.Sprintf("--proxy-command=%s='clusters|%s|%s' exec %s", helperEnv, address, fault, os.Args[0]),
+			)
 			checkRun(t, made, want)
 		})
 	}
@@ -521,7 +543,10 @@ func TestOneLogForTwoClusters(t *testing.T) {
 		timeout: timeout,
 	}
 	ep := &endpoint{cluster: "east", log: log, other: &secondCluster{name: "west", log: log}}
-	if err := ep.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "a request to the cluster east is in the audit log of west") {
+	if err := ep.settle(
+		t.Context(),
+	); err == nil ||
+		!strings.Contains(err.Error(), "a request to the cluster east is in the audit log of west") {
 		t.Error(err)
 	}
 }

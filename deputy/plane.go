@@ -55,7 +55,13 @@ func namespaceObjects(names []string) (objects []map[string]any) {
 }
 
 // startPlaneFor starts a control plane for the ServiceAccount of a proxy, with grants and objects.
-func startPlaneFor(ctx context.Context, o server.Options, account scenarios.ServiceAccount, grants []scenarios.Grant, objects []map[string]any) (_ *plane, err error) {
+func startPlaneFor(
+	ctx context.Context,
+	o server.Options,
+	account scenarios.ServiceAccount,
+	grants []scenarios.Grant,
+	objects []map[string]any,
+) (_ *plane, err error) {
 	p := &plane{}
 	if p.Server, err = server.Start(ctx, o); err != nil {
 		return nil, err
@@ -93,7 +99,15 @@ func (p *plane) serve(ctx context.Context, handler http.Handler, people []*Ident
 	if err != nil {
 		return nil, err
 	}
-	ep := &endpoint{tls: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, people: people, namespace: Namespace, timeout: timeout, log: p.auditLog(), plane: p, close: l.Close}
+	ep := &endpoint{
+		tls:       &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12},
+		people:    people,
+		namespace: Namespace,
+		timeout:   timeout,
+		log:       p.auditLog(),
+		plane:     p,
+		close:     l.Close,
+	}
 	ep.tls.RootCAs.AppendCertsFromPEM(l.CA)
 	if ep.url, err = url.Parse(l.URL); err != nil {
 		return nil, errors.Join(err, l.Close())

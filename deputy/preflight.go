@@ -108,7 +108,13 @@ func (e *preflightEvidence) assignEvents(events []json.RawMessage) {
 
 // ask sends a request of a person. The marker is its user agent and its audit ID, if the program that acts for the
 // person passes these on. There is no limit of time, because it is the API server that is tested.
-func (ep *endpoint) ask(ctx context.Context, client *http.Client, person *Identity, r *scenarios.Request, marker string) (*verdicts.Observation, error) {
+func (ep *endpoint) ask(
+	ctx context.Context,
+	client *http.Client,
+	person *Identity,
+	r *scenarios.Request,
+	marker string,
+) (*verdicts.Observation, error) {
 	req, err := replay.NewRequest(ctx, ep.url.String(), r)
 	if err != nil {
 		return nil, err

@@ -71,9 +71,19 @@ func (p *Proxy) check(clusters []string, read bool) error {
 		return err
 	}
 	if len(p.People) < 2 {
-		return fmt.Errorf("--identity names %d of at least 2 people, who are confused with each other if it goes wrong; %s", len(p.People), identityHelp)
+		return fmt.Errorf(
+			"--identity names %d of at least 2 people, who are confused with each other if it goes wrong; %s",
+			len(p.People),
+			identityHelp,
+		)
 	}
-	p.endpoint = &endpoint{url: to, tls: &tls.Config{MinVersion: tls.VersionTLS12}, people: p.People, namespace: p.Namespace, timeout: p.Timeout}
+	p.endpoint = &endpoint{
+		url:       to,
+		tls:       &tls.Config{MinVersion: tls.VersionTLS12},
+		people:    p.People,
+		namespace: p.Namespace,
+		timeout:   p.Timeout,
+	}
 	if len(clusters) > 0 {
 		p.endpoint.cluster, p.endpoint.other = clusters[0], &secondCluster{name: clusters[1], prefix: base + p.prefixOf(1)}
 	}
@@ -168,13 +178,28 @@ func (p *Proxy) probeAs(ctx context.Context, ep *endpoint, person *Identity) err
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode/100 == 3:
-		return fmt.Errorf("the proxy redirects %s to %.200s: it does not know --identity %s; what its login gives is --identity %s=cookie:NAME=VALUE", at, resp.Header.Get("Location"), person.Name, person.Name)
+		return fmt.Errorf(
+			"the proxy redirects %s to %.200s: it does not know --identity %s; what its login gives is --identity %s=cookie:NAME=VALUE",
+			at,
+			resp.Header.Get("Location"),
+			person.Name,
+			person.Name,
+		)
 	case isUnauthorized, isForbiddenByProxy:
 		return fmt.Errorf("the proxy does not know --identity %s: it answers %d: %.200q", person.Name, resp.StatusCode, body)
 	case kind == "text/html":
-		return fmt.Errorf("%s is answered %d with HTML, not by a Kubernetes API: --api-prefix says where the API is below the URL", at, resp.StatusCode)
+		return fmt.Errorf(
+			"%s is answered %d with HTML, not by a Kubernetes API: --api-prefix says where the API is below the URL",
+			at,
+			resp.StatusCode,
+		)
 	case !isKubernetes:
-		return fmt.Errorf("%s is answered %d by something that is not a Kubernetes API: %.200q (--api-prefix says where the API is below the URL)", at, resp.StatusCode, body)
+		return fmt.Errorf(
+			"%s is answered %d by something that is not a Kubernetes API: %.200q (--api-prefix says where the API is below the URL)",
+			at,
+			resp.StatusCode,
+			body,
+		)
 	}
 	return nil
 }

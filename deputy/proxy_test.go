@@ -100,11 +100,20 @@ func TestProbeReportsOtherAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.answer)
 			defer server.Close()
-			p := &Proxy{URL: server.URL, Command: "true", Namespace: "default", Timeout: 100 * time.Millisecond, Identities: []string{"alice=header:X: a", "bob=header:X: b"}}
+			p := &Proxy{
+				URL:        server.URL,
+				Command:    "true",
+				Namespace:  "default",
+				Timeout:    100 * time.Millisecond,
+				Identities: []string{"alice=header:X: a", "bob=header:X: b"},
+			}
 			if err := p.check(nil, true); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.probe(context.Background()); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			if err := p.probe(
+				context.Background(),
+			); (err == nil) != (c.want == "") ||
+				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, and it should be %q", err, c.want)
 			}
 		})
@@ -135,7 +144,10 @@ func TestParseIdentities(t *testing.T) {
 		t.Fatal(err)
 	}
 	people, err := ParseIdentities([]string{
-		"alice[dev,ops]=header:X-Forwarded-User: alice", "bob=token:" + token, "alice=cookie:session=a=b", "system:serviceaccount:a:b=header:X-Who: @" + token,
+		"alice[dev,ops]=header:X-Forwarded-User: alice",
+		"bob=token:" + token,
+		"alice=cookie:session=a=b",
+		"system:serviceaccount:a:b=header:X-Who: @" + token,
 	}, true)
 	if err != nil || len(people) != 3 {
 		t.Fatalf("%+v, %v", people, err)
@@ -151,8 +163,18 @@ func TestParseIdentities(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", "alice", "=header:A: b", "alice=password:x", "alice=header:no value", "alice=header:A B: c", "alice=header:A: b\r\nC: d", "alice=token:",
-		"alice=token:" + dir + "/none", "alice=cookie:x", "alice=client-cert:one", "alice=client-cert:a,b",
+		"",
+		"alice",
+		"=header:A: b",
+		"alice=password:x",
+		"alice=header:no value",
+		"alice=header:A B: c",
+		"alice=header:A: b\r\nC: d",
+		"alice=token:",
+		"alice=token:" + dir + "/none",
+		"alice=cookie:x",
+		"alice=client-cert:one",
+		"alice=client-cert:a,b",
 	} {
 		if people, err := ParseIdentities([]string{bad}, true); err == nil {
 			t.Errorf("%q is taken as %+v", bad, people[0])
@@ -162,7 +184,14 @@ func TestParseIdentities(t *testing.T) {
 
 // TestChangedSecretsDiffer checks that changed secrets are made only from secrets, and differ from them.
 func TestChangedSecretsDiffer(t *testing.T) {
-	id := &Identity{Name: "alice", headers: []header{{"X-Forwarded-User", "alice"}, {"Authorization", "Bearer head.claims.signature"}, {"Cookie", "session=0123456789A"}}}
+	id := &Identity{
+		Name: "alice",
+		headers: []header{
+			{"X-Forwarded-User", "alice"},
+			{"Authorization", "Bearer head.claims.signature"},
+			{"Cookie", "session=0123456789A"},
+		},
+	}
 	for want, change := range map[string]func(string) string{
 		"Authorization: Bearer head.claims\r\nCookie: session=012345":                cutInHalf,
 		"Authorization: Bearer head.claims.sigAature\r\nCookie: session=01234A6789A": changeLetter,
@@ -196,8 +225,11 @@ func FuzzParseIdentities(f *testing.F) {
 
 func TestRedactIdentity(t *testing.T) {
 	for in, want := range map[string]string{
-		"alice=header:X-User: secret": "alice=header:X-User: [redacted]", "alice=cookie:s=secret": "alice=cookie:s=[redacted]",
-		"alice=token:file": "alice=token:file", "alice=header:X: @file": "alice=header:X: @file", "alice=cookie:@file": "alice=cookie:@file",
+		"alice=header:X-User: secret": "alice=header:X-User: [redacted]",
+		"alice=cookie:s=secret":       "alice=cookie:s=[redacted]",
+		"alice=token:file":            "alice=token:file",
+		"alice=header:X: @file":       "alice=header:X: @file",
+		"alice=cookie:@file":          "alice=cookie:@file",
 	} {
 		if got := RedactIdentity(in); got != want {
 			t.Errorf("%q: %q, not %q", in, got, want)
@@ -215,8 +247,21 @@ func TestAttacksAreShownWithoutCredentials(t *testing.T) {
 	if table[0].Arrives != arrivesAlways || table[1].Requests[0].Who != senderOther {
 		t.Error("the table does not begin with the controls of two people")
 	}
-	people := []*Identity{{Name: "alice", headers: []header{{"Authorization", "Bearer s3cr3t-a"}}}, {Name: "bob", headers: []header{{"Cookie", "s=s3cr3t-b"}}}}
-	s := requestWriter{destination: destination{Run: newRun(), Host: "localhost:1", Namespace: "users", Prefix: "/clusters/east", Clusters: []string{"east", "west"}, OtherPrefix: "/clusters/west"}, People: senders(people)}
+	people := []*Identity{
+		{Name: "alice", headers: []header{{"Authorization", "Bearer s3cr3t-a"}}},
+		{Name: "bob", headers: []header{{"Cookie", "s=s3cr3t-b"}}},
+	}
+	s := requestWriter{
+		destination: destination{
+			Run:         newRun(),
+			Host:        "localhost:1",
+			Namespace:   "users",
+			Prefix:      "/clusters/east",
+			Clusters:    []string{"east", "west"},
+			OtherPrefix: "/clusters/west",
+		},
+		People: senders(people),
+	}
 	for n, a := range table {
 		if a.Name == "" || seen[a.Name] {
 			t.Errorf("entry %d has no name of its own: %q", n+1, a.Name)
@@ -280,8 +325,19 @@ func TestConfusedPeopleAreFound(t *testing.T) {
 		for n, p := range people {
 			marker := markerOf(e.Run, n, 1)
 			e.Attacks = append(e.Attacks, attackEvidence{
-				Began: truncatedNow(), Ended: time.Now(), Sent: s.describeAttack(n, table[n]), Answers: []reply{{Code: http.StatusOK, Kind: "PodList", AuditID: marker}},
-				Events: []json.RawMessage{fmt.Appendf(nil, `{"auditID":%q,"stage":"ResponseComplete","requestURI":"/?%[1]s","user":{"username":"proxy"},"impersonatedUser":{"username":%q,"groups":[%q]}}`, marker, p.Name, p.Groups[0])},
+				Began:   truncatedNow(),
+				Ended:   time.Now(),
+				Sent:    s.describeAttack(n, table[n]),
+				Answers: []reply{{Code: http.StatusOK, Kind: "PodList", AuditID: marker}},
+				Events: []json.RawMessage{
+					fmt.Appendf(
+						nil,
+						`{"auditID":%q,"stage":"ResponseComplete","requestURI":"/?%[1]s","user":{"username":"proxy"},"impersonatedUser":{"username":%q,"groups":[%q]}}`,
+						marker,
+						p.Name,
+						p.Groups[0],
+					),
+				},
 			})
 		}
 		change(e)

@@ -40,16 +40,34 @@ func actionGrants() []scenarios.Grant {
 	}
 	proxy := scenarios.Subject{User: proxyName}
 	grants := []scenarios.Grant{
-		{Subject: proxy, Verbs: actionVerbs("create"), APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}},
+		{
+			Subject:   proxy,
+			Verbs:     actionVerbs("create"),
+			APIGroups: []string{"authorization.k8s.io"},
+			Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+		},
 		{Subject: proxy, Verbs: actionVerbs("get"), NonResourceURLs: []string{"/api", "/apis", "/version", "/debug/pprof"}},
 	}
 	for _, k := range kinds {
-		grants = append(grants, scenarios.Grant{Subject: proxy, Verbs: actionVerbs(sortedVerbs()...), APIGroups: []string{k.group}, Resources: []string{k.fullResource()}})
+		grants = append(grants,
+			scenarios.Grant{
+				Subject:   proxy,
+				Verbs:     actionVerbs(sortedVerbs()...),
+				APIGroups: []string{k.group},
+				Resources: []string{k.fullResource()},
+			},
+		)
 	}
 	return grants
 }
 
 // proxyGrant returns a grant to the proxy identity.
 func proxyGrant(verb, apiGroup string, names []string, resource string) scenarios.Grant {
-	return scenarios.Grant{Subject: scenarios.Subject{User: proxyName}, Verbs: []string{verb}, APIGroups: []string{apiGroup}, Resources: []string{resource}, Names: names}
+	return scenarios.Grant{
+		Subject:   scenarios.Subject{User: proxyName},
+		Verbs:     []string{verb},
+		APIGroups: []string{apiGroup},
+		Resources: []string{resource},
+		Names:     names,
+	}
 }

@@ -64,7 +64,13 @@ func (q question) String() string {
 // attributes returns what the pre-flight asks about.
 func (q question) attributes() *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{
-		Verb: q.verb, Group: q.kind.group, Version: q.kind.version, Resource: q.kind.resource, Subresource: q.kind.sub, Namespace: q.namespace, Name: q.name,
+		Verb:        q.verb,
+		Group:       q.kind.group,
+		Version:     q.kind.version,
+		Resource:    q.kind.resource,
+		Subresource: q.kind.sub,
+		Namespace:   q.namespace,
+		Name:        q.name,
 	}
 }
 

@@ -106,7 +106,9 @@ func (s *openSubject) serveHTTP2(conn net.Conn, reader io.Reader) {
 		if endsStream(frame.Header()) && frame.Header().Type != http2.FrameSettings {
 			block.Reset()
 			_ = encoder.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
-			_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: frame.Header().StreamID, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+			_ = framer.WriteHeaders(
+				http2.HeadersFrameParam{StreamID: frame.Header().StreamID, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true},
+			)
 		}
 	}
 }
@@ -124,7 +126,13 @@ func TestAttacksReachTheSubject(t *testing.T) {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			subject := startOpenSubject(t)
-			ep := &endpoint{url: &url.URL{Scheme: "http", Host: subject.listener.Addr().String()}, people: people, namespace: Namespace, timeout: timeout, cluster: "east"}
+			ep := &endpoint{
+				url:       &url.URL{Scheme: "http", Host: subject.listener.Addr().String()},
+				people:    people,
+				namespace: Namespace,
+				timeout:   timeout,
+				cluster:   "east",
+			}
 			ep.url.Path, ep.other = "/clusters/east", &secondCluster{name: "west", prefix: "/clusters/west"}
 			s := requestWriter{destination: ep.newDestination(), People: senders(people)}
 			seen := &attackEvidence{}

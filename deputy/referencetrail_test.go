@@ -20,14 +20,17 @@ var rowFaults = map[string]struct {
 	change func(*reference.Row)
 	finds  string
 }{
-	"right":                    {func(*reference.Row) {}, ""},
-	"another actor":            {func(row *reference.Row) { row.Actor = "carol@corp" }, `delete a pod: "carol@corp" (line 2: `},
-	"another cluster":          {func(row *reference.Row) { row.Cluster = "elsewhere" }, `delete a pod: "elsewhere" (line 2: `},
-	"no cluster":               {func(row *reference.Row) { row.Cluster = "" }, `delete a pod: "" (line 2: `},
-	"another verb":             {func(row *reference.Row) { row.Verb = "get" }, `delete a pod: "get" (line 2: `},
-	"the method for the verb":  {func(row *reference.Row) { row.Verb = row.Method }, `list pods: "GET" (line 1: `},
-	"another resource":         {func(row *reference.Row) { row.Resource = "secrets" }, `evict a pod: "secrets" (line 4: `},
-	"no subresource":           {func(row *reference.Row) { row.Resource, _, _ = strings.Cut(row.Resource, "/") }, `evict a pod: "pods" (line 4: `},
+	"right":                   {func(*reference.Row) {}, ""},
+	"another actor":           {func(row *reference.Row) { row.Actor = "carol@corp" }, `delete a pod: "carol@corp" (line 2: `},
+	"another cluster":         {func(row *reference.Row) { row.Cluster = "elsewhere" }, `delete a pod: "elsewhere" (line 2: `},
+	"no cluster":              {func(row *reference.Row) { row.Cluster = "" }, `delete a pod: "" (line 2: `},
+	"another verb":            {func(row *reference.Row) { row.Verb = "get" }, `delete a pod: "get" (line 2: `},
+	"the method for the verb": {func(row *reference.Row) { row.Verb = row.Method }, `list pods: "GET" (line 1: `},
+	"another resource":        {func(row *reference.Row) { row.Resource = "secrets" }, `evict a pod: "secrets" (line 4: `},
+	"no subresource": {
+		func(row *reference.Row) { row.Resource, _, _ = strings.Cut(row.Resource, "/") },
+		`evict a pod: "pods" (line 4: `,
+	},
 	"another namespace":        {func(row *reference.Row) { row.Namespace = "default" }, `restart a deployment: "default" (line 5: `},
 	"another name":             {func(row *reference.Row) { row.Name += "-0" }, `restart a deployment: "web-0" (line 5: `},
 	"no correlation ID":        {func(row *reference.Row) { row.Correlation = "" }, "delete a pod: no row"},
@@ -71,7 +74,12 @@ func TestReferenceTrail(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = ep.close() }()
-			e, err := p.sendRequests(ctx, ep, &trailReader{log: &growingLog{source: "trail", path: trail}, format: p.file.Trail}, dashboardAccount)
+			e, err := p.sendRequests(
+				ctx,
+				ep,
+				&trailReader{log: &growingLog{source: "trail", path: trail}, format: p.file.Trail},
+				dashboardAccount,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

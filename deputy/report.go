@@ -128,7 +128,10 @@ func newFigures(cases []judgedCase) []reports.Figure {
 	}
 	figures := []reports.Figure{{Name: "checks", Value: float64(checks)}}
 	if attackCount > 0 {
-		figures = append(figures, reports.Figure{Name: "attacks tried", Value: float64(attackCount)}, reports.Figure{Name: "attacks that got through", Value: float64(successful)})
+		figures = append(figures,
+			reports.Figure{Name: "attacks tried", Value: float64(attackCount)},
+			reports.Figure{Name: "attacks that got through", Value: float64(successful)},
+		)
 	}
 	return figures
 }
@@ -152,7 +155,8 @@ func attacksSection(cases []judgedCase) []reports.Section {
 		if j.ref.part != attacksPart {
 			continue
 		}
-		successful, refused := j.out.countSuccessfulAttacks(), j.out.outcomes[asNobody]+j.out.outcomes[refusedByProxy]+j.out.outcomes[refusedByServer]
+		successful := j.out.countSuccessfulAttacks()
+		refused := j.out.outcomes[asNobody] + j.out.outcomes[refusedByProxy] + j.out.outcomes[refusedByServer]
 		notTried, _ := j.out.notTried()
 		row := reports.Row{Cells: []string{j.ref.group.name, j.ref.kind, descriptions[j.ref.kind]}}
 		for _, n := range []int{j.out.checks, j.out.outcomes[asPerson], refused, notTried, successful} {
@@ -194,7 +198,18 @@ func outcomesSection(cases []judgedCase) []reports.Section {
 // pagesSection lists what the pages of a dashboard cost.
 func pagesSection(cases []judgedCase) []reports.Section {
 	t := reports.Table{
-		Columns: []string{"impersonation", "page", "reviews", "ms", "median ms", "slowest ms", "ms all at once", "authorizer asked", "asked again", "rules"},
+		Columns: []string{
+			"impersonation",
+			"page",
+			"reviews",
+			"ms",
+			"median ms",
+			"slowest ms",
+			"ms all at once",
+			"authorizer asked",
+			"asked again",
+			"rules",
+		},
 		Numeric: []int{2, 3, 4, 5, 6, 7, 8},
 	}
 	for _, j := range cases {

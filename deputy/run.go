@@ -94,7 +94,13 @@ func (o *observer) startPlanes(ctx context.Context, g *group) ([]*plane, error) 
 
 // startPlanes starts control planes that are recorded under these names. After an error it returns those that are
 // running.
-func startPlanes(log *record.Log, events product.Observer, options server.Options, names []string, start func() (*plane, error)) (planes []*plane, err error) {
+func startPlanes(
+	log *record.Log,
+	events product.Observer,
+	options server.Options,
+	names []string,
+	start func() (*plane, error),
+) (planes []*plane, err error) {
 	for _, name := range names {
 		p, err := start()
 		if err != nil {

@@ -176,7 +176,12 @@ func (e *attackEvidence) checkAnswers(a attack) error {
 		}
 	}
 	if !complete {
-		return fmt.Errorf("%s: %d answers to %d requests, or one that is neither an answer nor says why there is none", a.Name, len(e.Answers), len(a.Requests))
+		return fmt.Errorf(
+			"%s: %d answers to %d requests, or one that is neither an answer nor says why there is none",
+			a.Name,
+			len(e.Answers),
+			len(a.Requests),
+		)
 	}
 	return nil
 }

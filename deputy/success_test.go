@@ -45,7 +45,10 @@ var blindSpots = map[string]string{
 // this is what the API server would log.
 func TestSuccessIsNoticed(t *testing.T) {
 	table := attacksOf(func(string) bool { return true })
-	people := []*Identity{{Name: "alice", headers: []header{{sessionHeader, "alice"}}}, {Name: "bob", headers: []header{{sessionHeader, "bob"}}}}
+	people := []*Identity{
+		{Name: "alice", headers: []header{{sessionHeader, "alice"}}},
+		{Name: "bob", headers: []header{{sessionHeader, "bob"}}},
+	}
 	cast, blind, judged := senders(people), map[string]bool{}, 0
 	for n, a := range table {
 		for i, r := range a.Requests {
@@ -112,7 +115,14 @@ func logArrival(t *testing.T, as *authenticationv1.UserInfo, attack, request int
 // isSuccessNoticed reports whether an attack fails if one of its requests arrives as a user (nil is the proxy itself)
 // and, if it is misplaced, at the wrong one of two clusters. All other requests of all attacks arrive as those who sent
 // them.
-func isSuccessNoticed(t *testing.T, table []attack, people []*Identity, number, request int, as *authenticationv1.UserInfo, misplaced bool) bool {
+func isSuccessNoticed(
+	t *testing.T,
+	table []attack,
+	people []*Identity,
+	number, request int,
+	as *authenticationv1.UserInfo,
+	misplaced bool,
+) bool {
 	t.Helper()
 	cast := senders(people)
 	ofClusters := attacksOf(func(kind string) bool { return kind == clustersKind })

@@ -65,14 +65,26 @@ func (e *tunnelEvidence) judge(out *judgement) {
 	for _, name := range slices.Sorted(maps.Keys(streams)) {
 		out.checks++
 		if stream := e.Streams[name]; !stream.showsPod(name) {
-			out.fail(name, "a pod is seen through the tunnel as soon as it is made", "%s", cmp.Or(stream.Problem, fmt.Sprintf("what came first is %.100q", stream.Event)))
+			out.fail(
+				name,
+				"a pod is seen through the tunnel as soon as it is made",
+				"%s",
+				cmp.Or(stream.Problem, fmt.Sprintf("what came first is %.100q", stream.Event)),
+			)
 			continue
 		}
 		out.outcomes["streamed"]++
 	}
 	out.checks++
 	if d := e.Down; !d.isReported() {
-		out.fail("a target that is down", "it is reported at once, without an address or a token", "code %d after %s: %.200s", d.Code, d.Took, d.Body)
+		out.fail(
+			"a target that is down",
+			"it is reported at once, without an address or a token",
+			"code %d after %s: %.200s",
+			d.Code,
+			d.Took,
+			d.Body,
+		)
 		return
 	}
 	out.outcomes["down, and said so"]++
@@ -132,7 +144,10 @@ func (p *plane) stream(ctx context.Context, agent *endpoint, name string) (strin
 	defer func() { _ = open.Close() }()
 	if _, err := p.admin.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{ // the pod never runs
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(bool),
+			Containers:                   []corev1.Container{{Name: "pause", Image: "pause"}},
+		},
 	}, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}

@@ -22,7 +22,12 @@ type secondCluster struct {
 // checkPlaceholders returns an error unless the values for two clusters contain the clusters' names, and those for one
 // cluster do not.
 func (p *Proxy) checkPlaceholders() error {
-	flags := []struct{ flag, value string }{{"--api-prefix", p.APIPrefix}, {"--audit-log", p.AuditLog}, {"--kubeconfig", p.Kubeconfig}, {"--context", p.Context}}
+	flags := []struct{ flag, value string }{
+		{"--api-prefix", p.APIPrefix},
+		{"--audit-log", p.AuditLog},
+		{"--kubeconfig", p.Kubeconfig},
+		{"--context", p.Context},
+	}
 	if len(p.clusters) == 0 {
 		for _, g := range flags {
 			if strings.Contains(g.value, clusterPlaceholder) {
@@ -35,11 +40,25 @@ func (p *Proxy) checkPlaceholders() error {
 	isRunning := p.Kubeconfig != ""
 	switch {
 	case p.Requests == "" && lacksName(p.APIPrefix):
-		return fmt.Errorf("--api-prefix %q: expected %s in it, which stands for the names of --clusters, such as /k8s/clusters/%s", p.APIPrefix, clusterPlaceholder, clusterPlaceholder)
+		return fmt.Errorf(
+			"--api-prefix %q: expected %s in it, which stands for the names of --clusters, such as /k8s/clusters/%s",
+			p.APIPrefix,
+			clusterPlaceholder,
+			clusterPlaceholder,
+		)
 	case isRunning && strings.HasPrefix(p.AuditLog, webhookSource):
-		return fmt.Errorf("--audit-log %s: with --clusters, expected a file or command:COMMAND with %s in it", p.AuditLog, clusterPlaceholder)
+		return fmt.Errorf(
+			"--audit-log %s: with --clusters, expected a file or command:COMMAND with %s in it",
+			p.AuditLog,
+			clusterPlaceholder,
+		)
 	case isRunning && lacksName(p.AuditLog):
-		return fmt.Errorf("--audit-log %s: expected %s in it: each of --clusters has an audit log of its own, such as audit-%s.log", p.AuditLog, clusterPlaceholder, clusterPlaceholder)
+		return fmt.Errorf(
+			"--audit-log %s: expected %s in it: each of --clusters has an audit log of its own, such as audit-%s.log",
+			p.AuditLog,
+			clusterPlaceholder,
+			clusterPlaceholder,
+		)
 	}
 	return nil
 }
@@ -121,7 +140,13 @@ func (ep *endpoint) settle(ctx context.Context) error {
 	}
 	events, err := ep.other.log.find(marker)
 	if err == nil && len(events) > 0 {
-		err = &usage.Error{Problem: fmt.Sprintf("a request to the cluster %s is in the audit log of %s: they are one cluster, or one log", ep.cluster, ep.other.name)}
+		err = &usage.Error{
+			Problem: fmt.Sprintf(
+				"a request to the cluster %s is in the audit log of %s: they are one cluster, or one log",
+				ep.cluster,
+				ep.other.name,
+			),
+		}
 	}
 	return err
 }

@@ -52,7 +52,10 @@ func startTwoPlanesWith(ctx context.Context, t *testing.T, grants []scenarios.Gr
 // startTunnelled starts two control planes, a hub, and the agents that connect to it.
 func startTunnelled(ctx context.Context, t *testing.T) *tunnelled {
 	t.Helper()
-	x := &tunnelled{planes: map[string]*plane{}, people: []*Identity{impersonatedPerson("alice@corp", tierOf(0)), impersonatedPerson("bob@corp", tierOf(1))}}
+	x := &tunnelled{
+		planes: map[string]*plane{},
+		people: []*Identity{impersonatedPerson("alice@corp", tierOf(0)), impersonatedPerson("bob@corp", tierOf(1))},
+	}
 	planes := startTwoPlanes(ctx, t, x.people)
 	for n, cluster := range tunnelledClusters {
 		x.planes[cluster] = planes[n]
@@ -110,7 +113,10 @@ func createPod(ctx context.Context, t *testing.T, p *plane, name string) {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "pause", Image: "pause"}}},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(bool),
+			Containers:                   []corev1.Container{{Name: "pause", Image: "pause"}},
+		},
 	}
 	if _, err := p.admin.CoreV1().Pods(Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -37,8 +37,15 @@ func userGrants(people []*Identity, n int) (grants []scenarios.Grant) {
 	for i := 0; i < len(people); i += n {
 		who := scenarios.Subject{User: people[i].Name}
 		grants = append(grants,
-			scenarios.Grant{Subject: who, Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}, Namespace: Namespace},
-			scenarios.Grant{Subject: who, Verbs: []string{"get"}, NonResourceURLs: []string{"/debug/pprof"}})
+			scenarios.Grant{
+				Subject:   who,
+				Verbs:     []string{"get", "list", "watch"},
+				APIGroups: []string{""},
+				Resources: []string{"pods"},
+				Namespace: Namespace,
+			},
+			scenarios.Grant{Subject: who, Verbs: []string{"get"}, NonResourceURLs: []string{"/debug/pprof"}},
+		)
 	}
 	return grants
 }
@@ -63,7 +70,15 @@ func requestsOfEverybody(people []*Identity, requests int, twoClusters bool) (al
 	for i, p := range people {
 		next := people[(i+1)%len(people)].Name
 		plain := repeatRequest(rawRequest{Who: p.Name, Method: "GET", Lines: []string{"{who}"}}, requests, twoClusters)
-		tricky := repeatRequest(rawRequest{Who: p.Name, Method: "GET", Lines: []string{"{who}", "Impersonate-User: " + next, "Impersonate-Group: system:masters"}}, requests, twoClusters)
+		tricky := repeatRequest(
+			rawRequest{
+				Who:    p.Name,
+				Method: "GET",
+				Lines:  []string{"{who}", "Impersonate-User: " + next, "Impersonate-Group: system:masters"},
+			},
+			requests,
+			twoClusters,
+		)
 		all = append(all,
 			attack{Name: p.Name + " among all", Requests: plain, Arrives: arrivesAlways, concurrent: true},
 			attack{Name: p.Name + " among all, as " + next, Requests: tricky, concurrent: true})
@@ -112,7 +127,14 @@ type referenceDeputy struct {
 }
 
 // newReferenceDeputy starts a reference deputy that knows the given people, in front of an address of a cluster.
-func (p *plane) newReferenceDeputy(ctx context.Context, to *url.URL, cluster string, rt http.RoundTripper, token string, people []*Identity) (*referenceDeputy, error) {
+func (p *plane) newReferenceDeputy(
+	ctx context.Context,
+	to *url.URL,
+	cluster string,
+	rt http.RoundTripper,
+	token string,
+	people []*Identity,
+) (*referenceDeputy, error) {
 	d := &referenceDeputy{}
 	tiers, sessions := map[string]string{}, map[string]reference.User{}
 	for _, person := range people {

@@ -177,7 +177,8 @@ func quote(t *testing.T, figures map[string]figure, used map[string]int, page, t
 		plain := marked.ReplaceAllString(code.ReplaceAllString(fence.ReplaceAllString(text, ""), ""), "")
 		for name, f := range figures {
 			printed := slices.ContainsFunc(f.Printed, func(p string) bool { return regexp.MustCompile(p).MatchString(plain) })
-			if len(f.Value) > 2 && !printed && regexp.MustCompile(`(^|[^0-9.,])`+regexp.QuoteMeta(f.Value)+`($|[^0-9.,]|[.,][^0-9])`).MatchString(plain) {
+			if len(f.Value) > 2 && !printed &&
+				regexp.MustCompile(`(^|[^0-9.,])`+regexp.QuoteMeta(f.Value)+`($|[^0-9.,]|[.,][^0-9])`).MatchString(plain) {
 				t.Errorf("%s: %s stands there without its mark <!--fig %s-->", page, f.Value, name)
 			}
 		}

@@ -34,7 +34,11 @@ func TestFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if used := libraryVersion(t); semver.Compare(used, table.Version) > 0 {
-		t.Errorf("go.mod has k8s.io/apiserver %s, and the facts of docs/facts.yaml were read at %s: read each again, mend the pages, and set version", used, table.Version)
+		t.Errorf(
+			"go.mod has k8s.io/apiserver %s, and the facts of docs/facts.yaml were read at %s: read each again, mend the pages, and set version",
+			used,
+			table.Version,
+		)
 	}
 	for _, f := range table.Facts {
 		if _, err := time.Parse(time.DateOnly, f.Read); err != nil || f.From == "" {

@@ -24,7 +24,11 @@ func TestUpstreamModule(t *testing.T) {
 		t.Fatal("upstream/go.mod requires no k8s.io/kubernetes")
 	}
 	if newest := local.Newest().Minor; string(required[1]) != newest {
-		t.Errorf("upstream/go.mod requires Kubernetes %s, and the newest here is %s: upstream/README.md says what to do", required[1], newest)
+		t.Errorf(
+			"upstream/go.mod requires Kubernetes %s, and the newest here is %s: upstream/README.md says what to do",
+			required[1],
+			newest,
+		)
 	}
 }
 

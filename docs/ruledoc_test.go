@@ -46,7 +46,12 @@ type rulesOfPackage struct {
 // readRules returns the functions of a package whose doc comments say that they demand something.
 func readRules(t *testing.T, folder string) (all rulesOfPackage) {
 	t.Helper()
-	r := &ruleReader{files: map[string]*ast.File{}, functions: map[string]*ast.FuncDecl{}, namesakes: map[string]int{}, constants: map[string]string{}}
+	r := &ruleReader{
+		files:     map[string]*ast.File{},
+		functions: map[string]*ast.FuncDecl{},
+		namesakes: map[string]int{},
+		constants: map[string]string{},
+	}
 	paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
 		t.Fatal(err)

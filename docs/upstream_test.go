@@ -54,7 +54,11 @@ var constrained = regexp.MustCompile(`ConstrainedImpersonation|impersonate(-on)?
 func TestUpstreamVersion(t *testing.T) {
 	used, listed := libraryVersion(t), "v0"+strings.TrimPrefix(readUpstream(t).Version, "v1")
 	if semver.Compare(used, listed) > 0 {
-		t.Errorf("go.mod has k8s.io/apiserver %s, and docs/upstream.yaml lists the tests of %s: read those of the newer version, and set version there", used, listed)
+		t.Errorf(
+			"go.mod has k8s.io/apiserver %s, and docs/upstream.yaml lists the tests of %s: read those of the newer version, and set version there",
+			used,
+			listed,
+		)
 	}
 }
 
@@ -253,7 +257,8 @@ func casesOf(path string, src []byte) (cases []string, err error) {
 					name = x.Value
 				}
 			case *ast.CallExpr:
-				if f, ok := x.Fun.(*ast.SelectorExpr); ok && len(x.Args) > 1 && slices.Contains([]string{"Run", "It", "ConformanceIt"}, f.Sel.Name) {
+				if f, ok := x.Fun.(*ast.SelectorExpr); ok && len(x.Args) > 1 &&
+					slices.Contains([]string{"Run", "It", "ConformanceIt"}, f.Sel.Name) {
 					name = x.Args[0]
 				}
 			}

@@ -17,7 +17,13 @@ func makeAnswers(r *run.Run, result *judge.Result) *reports.Table {
 	add := func(cells ...string) { t.Rows = append(t.Rows, reports.Row{Cells: cells}) }
 	for _, v := range result.Variants {
 		for _, rate := range phases(v) {
-			add("reviews per request: "+v.Name, fmt.Sprintf("%.3f", rate.PerRequest.Estimate), reports.Plural(rate.Blocks, "block"), describeRateInterval(rate), rate.Of)
+			add(
+				"reviews per request: "+v.Name,
+				fmt.Sprintf("%.3f", rate.PerRequest.Estimate),
+				reports.Plural(rate.Blocks, "block"),
+				describeRateInterval(rate),
+				rate.Of,
+			)
 		}
 	}
 	for _, c := range result.Comparisons {
@@ -32,7 +38,13 @@ func makeAnswers(r *run.Run, result *judge.Result) *reports.Table {
 			if e.Measured {
 				answer, interval = judge.FormatChange(e.Change.Estimate), e.DescribeInterval()
 			}
-			add(fmt.Sprintf("%s: %s against %s", e.name, c.B, c.Baseline()), answer, fmt.Sprintf("%s in %s", reports.Plural(c.Pairs, "pair"), reports.Plural(c.Starts, "start")), interval, describeLevel(c))
+			add(
+				fmt.Sprintf("%s: %s against %s", e.name, c.B, c.Baseline()),
+				answer,
+				fmt.Sprintf("%s in %s", reports.Plural(c.Pairs, "pair"), reports.Plural(c.Starts, "start")),
+				interval,
+				describeLevel(c),
+			)
 		}
 	}
 	if len(t.Rows) == 0 {
@@ -65,7 +77,13 @@ func describeWhere(r *run.Run) string {
 	if p.Every > 0 {
 		often = "each every " + time.Duration(p.Every).String()
 	}
-	text := fmt.Sprintf("%s with %s, %s; authorizer %s", reports.Plural(r.Agents, "agent"), reports.Plural(p.ServiceAccounts, "account"), often, cmp.Or(r.Authorizer, "not known"))
+	text := fmt.Sprintf(
+		"%s with %s, %s; authorizer %s",
+		reports.Plural(r.Agents, "agent"),
+		reports.Plural(p.ServiceAccounts, "account"),
+		often,
+		cmp.Or(r.Authorizer, "not known"),
+	)
 	if len(r.Servers) > 0 {
 		text += "; " + r.Servers[0].GitVersion
 	}

@@ -132,12 +132,20 @@ func sideCases(p *profile.Profile, t judge.Thresholds, group string, side profil
 		add("limit", fmt.Sprintf("at most %g %% of the answers are errors", 100**l.ErrorRate), limitKey{name, judge.ErrorRate})
 	}
 	if l.ChecksAtOnce > 0 {
-		add("limit", fmt.Sprintf("at some moment at least %d checks of impersonation are under way at once", l.ChecksAtOnce), limitKey{name, judge.ChecksAtOnce})
+		add(
+			"limit",
+			fmt.Sprintf("at some moment at least %d checks of impersonation are under way at once", l.ChecksAtOnce),
+			limitKey{name, judge.ChecksAtOnce},
+		)
 	}
 	if l.SLOHeld {
 		for _, kind := range p.RequestKinds() {
 			if objective, known := judge.ObjectiveOf(kind); known {
-				add("slo", fmt.Sprintf("p99 of %s at most %s, as Kubernetes promises", kind, objective), limitKey{name, judge.Objective(kind)})
+				add(
+					"slo",
+					fmt.Sprintf("p99 of %s at most %s, as Kubernetes promises", kind, objective),
+					limitKey{name, judge.Objective(kind)},
+				)
 			}
 		}
 	}
@@ -149,8 +157,15 @@ func growthCase(p *profile.Profile, group string, server profile.Server) planned
 	users := seq.Filter(p.Comparisons, func(c profile.Comparison) bool { return c.A.Server == server || c.B.Server == server })
 	key := limitKey{string(server), judge.ServerGrowth}
 	return plannedCase{
-		Case:        product.NewCase(group, string(server)+": goroutines, open files and memory are back where they were", scenarios.Extended, "growth", string(server)),
-		comparisons: seq.Map(users, func(c profile.Comparison) string { return c.Name }), limits: []limitKey{key},
+		Case: product.NewCase(
+			group,
+			string(server)+": goroutines, open files and memory are back where they were",
+			scenarios.Extended,
+			"growth",
+			string(server),
+		),
+		comparisons: seq.Map(users, func(c profile.Comparison) string { return c.Name }),
+		limits:      []limitKey{key},
 		result: func(r *judge.Result) reports.Result {
 			if _, _, found := r.Limit(key.subject, key.name); !found {
 				return reports.Result{Verdict: verdicts.Skipped, Reason: "not judged: others use the server, or it was restarted meanwhile"}
@@ -231,7 +246,8 @@ func addLimit(out *reports.Result, l judge.LimitResult) {
 
 // blameForLimit returns who is to blame if a limit is broken. For reviews it is the API server; for times nobody knows.
 func blameForLimit(name judge.LimitName) verdicts.Blame {
-	if slices.Contains([]judge.LimitName{judge.IdentitiesWanted, judge.ServerGrowth, judge.PredictedReviews, judge.ReviewsPerRequest, judge.ChecksAtOnce}, name) {
+	switch name {
+	case judge.IdentitiesWanted, judge.ServerGrowth, judge.PredictedReviews, judge.ReviewsPerRequest, judge.ChecksAtOnce:
 		return verdicts.BlameAPIServer
 	}
 	return ""

@@ -110,12 +110,20 @@ func (p *plan) describeComparison(c profile.Comparison) (facts []reports.Fact) {
 		facts[0].Value = r.Baseline()
 	}
 	if r.Disturbed > 0 {
-		facts = append(facts, reports.Fact{Name: "left out of times", Value: fmt.Sprintf("%s, because others used the machine", reports.Plural(r.Disturbed, "pair"))})
+		facts = append(facts,
+			reports.Fact{
+				Name:  "left out of times",
+				Value: fmt.Sprintf("%s, because others used the machine", reports.Plural(r.Disturbed, "pair")),
+			},
+		)
 	}
 	return append(facts,
 		reports.Fact{Name: "pairs", Value: fmt.Sprintf("%d in %s of the servers", r.Pairs, reports.Plural(r.Starts, "start"))},
 		reports.Fact{Name: "reviews per request", Value: fmt.Sprintf("A %.3f, B %.3f", r.ReviewsA, r.ReviewsB)},
-		reports.Fact{Name: "priority levels", Value: fmt.Sprintf("A %s, B %s", cmp.Or(r.LevelA, "not known"), cmp.Or(r.LevelB, "not known"))},
+		reports.Fact{
+			Name:  "priority levels",
+			Value: fmt.Sprintf("A %s, B %s", cmp.Or(r.LevelA, "not known"), cmp.Or(r.LevelB, "not known")),
+		},
 		reports.Fact{Name: "p50 of B against A", Value: r.P50.DescribeDifference()},
 		reports.Fact{Name: "p99 of B against A", Value: r.P99.DescribeDifference()},
 		reports.Fact{Name: "API server's CPU per request", Value: r.CPU.DescribeDifference()},
@@ -156,7 +164,9 @@ func makeSections(r *run.Run, result *judge.Result) []reports.Section {
 func serversSection(r *run.Run) reports.Section {
 	t := reports.Table{Columns: []string{"server", "Kubernetes", "emulates", "ConstrainedImpersonation", "webhook delay"}}
 	for _, s := range r.Servers {
-		t.Rows = append(t.Rows, reports.Row{Cells: []string{s.Name, s.GitVersion, s.Emulated, string(s.Gate), time.Duration(s.WebhookDelay).String()}})
+		t.Rows = append(t.Rows,
+			reports.Row{Cells: []string{s.Name, s.GitVersion, s.Emulated, string(s.Gate), time.Duration(s.WebhookDelay).String()}},
+		)
 	}
 	return withTable(reports.Section{ID: "servers", Title: "Servers"}, t)
 }

@@ -82,7 +82,9 @@ func (p *plan) dropComparisons() {
 	narrowed := *p.options.Profile
 	narrowed.Comparisons = slices.DeleteFunc(slices.Clone(narrowed.Comparisons), func(c profile.Comparison) bool { return !needed[c.Name] && !c.AA() })
 	variants := narrowed.Used()
-	narrowed.Thresholds = slices.DeleteFunc(slices.Clone(narrowed.Thresholds), func(t profile.Threshold) bool { return !slices.Contains(variants, t.Variant) })
+	narrowed.Thresholds = slices.DeleteFunc(slices.Clone(narrowed.Thresholds), func(t profile.Threshold) bool {
+		return !slices.Contains(variants, t.Variant)
+	})
 	p.options.Profile = &narrowed
 	p.thresholds = judge.ThresholdsOf(&narrowed)
 }
@@ -123,7 +125,11 @@ func (p *plan) finish(log *record.Log, r *run.Run, observer product.Observer) er
 // Judge implements product.Plan.
 func (p *plan) Judge(id string, evidence record.View) reports.Result {
 	if !run.Recorded(evidence) {
-		return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: "the storm did not come to an end that could be recorded"}
+		return reports.Result{
+			Verdict: verdicts.Invalid,
+			Blame:   verdicts.BlameEnvironment,
+			Reason:  "the storm did not come to an end that could be recorded",
+		}
 	}
 	p.judgeAll(evidence)
 	if p.unjudged != nil {

@@ -72,16 +72,46 @@ const bareNodes, kwokNodes = "bare", "kwok"
 
 func newFlags(fs *pflag.FlagSet) product.Flags {
 	f := &flags{flagSet: fs}
-	fs.StringVar(&f.profile, "profile", "", "a file, or a built-in profile (load profiles says what they are): "+strings.Join(profile.Names(), ", "))
+	fs.StringVar(
+		&f.profile,
+		"profile",
+		"",
+		"a file, or a built-in profile (load profiles says what they are): "+strings.Join(profile.Names(), ", "),
+	)
 	fs.StringVar(&f.kubernetes, "kubernetes", local.Newest().Minor, "version to run: "+local.VersionsHelp())
 	f.registerAdjustments(fs)
 	fs.IntVar(&f.shards, "shards", 1, "shards that the agents are spread over; the schedule is the same for any number")
-	fs.StringVar(&f.engine, "engine", storm.Processes, "what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind or existing)")
-	fs.StringVar(&f.provider, "provider", providers.Default(), "where the servers come from: local (child processes that share one etcd), kind (a cluster each) or existing (the cluster of --kubeconfig, which alone counts: --authorizer rbac and --counts)")
+	fs.StringVar(
+		&f.engine,
+		"engine",
+		storm.Processes,
+		"what shards are: "+storm.Processes+", or "+storm.Pods+" (pods of an Indexed Job, with --provider kind or existing)",
+	)
+	fs.StringVar(
+		&f.provider,
+		"provider",
+		providers.Default(),
+		"where the servers come from: local (child processes that share one etcd), kind (a cluster each) or existing (the cluster of --kubeconfig, which alone counts: --authorizer rbac and --counts)",
+	)
 	f.existing.Register(fs)
-	fs.StringSliceVar(&f.apiServers, "api-servers", nil, "with --provider existing, the address of each API server (https://HOST:PORT) if there are several: the metrics of all count")
-	fs.StringVar(&f.image, "image", "", "with --provider existing, an image of authzconf that its nodes can pull: shards are pods of it (without: processes of this machine)")
-	fs.StringVar(&f.nodes, "node-objects", bareNodes, "what the agents' nodes are: "+bareNodes+" (objects without a status), or with --provider existing "+kwokNodes+" (kept Ready by the kwok that is in the cluster)")
+	fs.StringSliceVar(
+		&f.apiServers,
+		"api-servers",
+		nil,
+		"with --provider existing, the address of each API server (https://HOST:PORT) if there are several: the metrics of all count",
+	)
+	fs.StringVar(
+		&f.image,
+		"image",
+		"",
+		"with --provider existing, an image of authzconf that its nodes can pull: shards are pods of it (without: processes of this machine)",
+	)
+	fs.StringVar(
+		&f.nodes,
+		"node-objects",
+		bareNodes,
+		"what the agents' nodes are: "+bareNodes+" (objects without a status), or with --provider existing "+kwokNodes+" (kept Ready by the kwok that is in the cluster)",
+	)
 	fs.StringVar(&f.nodeImage, "kind-node-image", "", "node image of kind (default kindest/node of the version)")
 	f.binaries.RegisterFlags(fs)
 	f.binaries.RegisterSource(fs)
@@ -94,15 +124,30 @@ func (f *flags) registerAdjustments(fs *pflag.FlagSet) {
 	a := &f.adjust
 	fs.StringSliceVar(&a.Variants, "variants", nil, "only comparisons between these variants (the A/A pair stays)")
 	fs.IntVar(&a.Pairs, "pairs", 0, "pairs of blocks of each comparison (default: the profile's)")
-	fs.IntVar(&a.Starts, "starts", 0, "starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)")
+	fs.IntVar(
+		&a.Starts,
+		"starts",
+		0,
+		"starts of the servers that the pairs are spread over (default: the profile's, and no more than pairs)",
+	)
 	fs.BoolVar(&a.Counts, "counts", false, "only count: no claim about latency, so no A/A pair, no margins, two pairs and one start")
 	fs.IntVar(&a.Nodes, "nodes", 0, "nodes, with an agent of each DaemonSet (default: the profile's)")
 	fs.IntVar(&a.DaemonSets, "daemonsets", 0, "DaemonSets (default: the profile's)")
-	fs.StringVar(&a.ServiceAccounts, "service-accounts", "", "who has one: shared (one for each DaemonSet) or perAgent (default: the profile's)")
+	fs.StringVar(
+		&a.ServiceAccounts,
+		"service-accounts",
+		"",
+		"who has one: shared (one for each DaemonSet) or perAgent (default: the profile's)",
+	)
 	fs.DurationVar(&a.Every, "every", 0, "how often each agent asks (default: the profile's)")
 	fs.DurationVar(&a.Block, "duration", 0, "length of a block, a multiple of 10s (default: the profile's)")
 	fs.DurationVar(&a.WebhookDelay, "webhook-delay", 0, "what the authorizer adds to each answer (default: the profile's)")
-	fs.StringVar(&a.Authorizer, "authorizer", profile.Webhook, "who decides beside RBAC: webhook (nothing is remembered), webhook-cached (as long as by default) or rbac (nobody: the API server counts)")
+	fs.StringVar(
+		&a.Authorizer,
+		"authorizer",
+		profile.Webhook,
+		"who decides beside RBAC: webhook (nothing is remembered), webhook-cached (as long as by default) or rbac (nobody: the API server counts)",
+	)
 	fs.IntVar(&a.Bindings, "rbac-bindings", 0, "how many more ClusterRoleBindings there are")
 }
 
@@ -135,8 +180,16 @@ func (f *flags) Plan(i *product.Invocation) (product.Plan, error) {
 func (f *flags) options(i *product.Invocation, p *profile.Profile) (o storm.Options, err error) {
 	f.binaries.Progress = i.Messages
 	o = storm.Options{
-		Profile: p, Binaries: &f.binaries, Seed: i.Seed, Shards: f.shards,
-		Provider: f.provider, NodeImage: f.nodeImage, Engine: f.engine, Image: f.image, Kwok: f.nodes == kwokNodes, APIServers: f.apiServers,
+		Profile:    p,
+		Binaries:   &f.binaries,
+		Seed:       i.Seed,
+		Shards:     f.shards,
+		Provider:   f.provider,
+		NodeImage:  f.nodeImage,
+		Engine:     f.engine,
+		Image:      f.image,
+		Kwok:       f.nodes == kwokNodes,
+		APIServers: f.apiServers,
 	}
 	if f.image != "" && !f.flagSet.Changed("engine") {
 		o.Engine = storm.Pods

@@ -13,8 +13,13 @@ func TestDescribeProgress(t *testing.T) {
 	before := storm.Progress{Block: 2, Elapsed: 3 * time.Second, Asked: 60, Reviews: 100}
 	before.Live.Sent = 58
 	now := storm.Progress{
-		Block: 2, Blocks: 8, Side: profile.Side{Variant: "denied", Server: profile.GateOnServer}, Elapsed: 5 * time.Second, Left: 90 * time.Second,
-		Asked: 100, Reviews: 220,
+		Block:   2,
+		Blocks:  8,
+		Side:    profile.Side{Variant: "denied", Server: profile.GateOnServer},
+		Elapsed: 5 * time.Second,
+		Left:    90 * time.Second,
+		Asked:   100,
+		Reviews: 220,
 	}
 	now.Live.Sent, now.Live.Errors = 98, 1
 	for range 100 {

@@ -47,13 +47,17 @@ func variantsSection(result *judge.Result, groups []judge.VariantBlocks) reports
 
 // describeRetries returns the answers after which agents asked again.
 func describeRetries(retries map[string]int64) string {
-	return strings.Join(seq.Map(slices.Sorted(maps.Keys(retries)), func(status string) string { return fmt.Sprintf("%d × %s", retries[status], status) }), ", ")
+	return strings.Join(
+		seq.Map(slices.Sorted(maps.Keys(retries)), func(status string) string { return fmt.Sprintf("%d × %s", retries[status], status) }),
+		", ",
+	)
 }
 
 func reviewsSection(result *judge.Result, groups []judge.VariantBlocks) reports.Section {
 	rates := reports.Table{
 		Title:   "Access reviews per request",
-		Columns: []string{"variant", "blocks", "of", "per request", "predicted", "", "per second", "most in a second"}, Numeric: []int{1, 6, 7},
+		Columns: []string{"variant", "blocks", "of", "per request", "predicted", "", "per second", "most in a second"},
+		Numeric: []int{1, 6, 7},
 	}
 	kinds := reports.Table{
 		Title:   "By mode, verb and decision",
@@ -106,7 +110,8 @@ func describePrediction(r *judge.Range) string {
 
 func comparisonsSection(result *judge.Result) reports.Section {
 	t := reports.Table{
-		Columns: []string{"comparison", "A", "B", "pairs", "starts", "", "change", "difference", "p", "within the margin"}, Numeric: []int{3, 4},
+		Columns: []string{"comparison", "A", "B", "pairs", "starts", "", "change", "difference", "p", "within the margin"},
+		Numeric: []int{3, 4},
 	}
 	for _, c := range result.Comparisons {
 		for _, e := range []struct {
@@ -160,15 +165,30 @@ func functionsTable(comparisons []judge.Comparison) reports.Table {
 
 func usageSection(result *judge.Result) reports.Section {
 	t := reports.Table{
-		Columns: []string{"variant", "program", "CPU per request above idle", "idle, % of a processor", "memory, MiB", "peak heap, MiB", "allocated per request, KiB", "GCs"},
+		Columns: []string{
+			"variant",
+			"program",
+			"CPU per request above idle",
+			"idle, % of a processor",
+			"memory, MiB",
+			"peak heap, MiB",
+			"allocated per request, KiB",
+			"GCs",
+		},
 		Numeric: []int{2, 3, 4, 5, 6, 7},
 	}
 	for _, v := range result.Variants {
 		for _, name := range slices.Sorted(maps.Keys(v.Usage)) {
 			u := v.Usage[name]
 			t.Rows = append(t.Rows, reports.Row{Cells: []string{
-				v.Name, name, fmt.Sprintf("%.2f ms", u.PerRequest), fmt.Sprintf("%.1f", 100*u.Idle), fmt.Sprint(u.RSS >> 20), fmt.Sprint(u.PeakHeap >> 20),
-				fmt.Sprintf("%.1f", u.Allocated/1024), fmt.Sprint(u.GCs),
+				v.Name,
+				name,
+				fmt.Sprintf("%.2f ms", u.PerRequest),
+				fmt.Sprintf("%.1f", 100*u.Idle),
+				fmt.Sprint(u.RSS >> 20),
+				fmt.Sprint(u.PeakHeap >> 20),
+				fmt.Sprintf("%.1f", u.Allocated/1024),
+				fmt.Sprint(u.GCs),
 			}})
 		}
 	}
@@ -180,7 +200,17 @@ func flowControlSection(result *judge.Result) reports.Section {
 	t := reports.Table{Columns: []string{"variant", "priority level", "dispatched", "waited, ms each", "rejected"}, Numeric: []int{2, 3}}
 	for _, v := range result.Variants {
 		for _, l := range judge.SumLevels(v.FlowControl) {
-			t.Rows = append(t.Rows, reports.Row{Cells: []string{v.Name, l.Level, fmt.Sprintf("%.0f", l.Dispatched), fmt.Sprintf("%.2f", l.MeanWait()), l.DescribeRejected()}})
+			t.Rows = append(t.Rows,
+				reports.Row{
+					Cells: []string{
+						v.Name,
+						l.Level,
+						fmt.Sprintf("%.0f", l.Dispatched),
+						fmt.Sprintf("%.2f", l.MeanWait()),
+						l.DescribeRejected(),
+					},
+				},
+			)
 		}
 	}
 	s := reports.Section{ID: "flow-control", Title: "Priority and fairness", Text: []string{

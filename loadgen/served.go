@@ -13,7 +13,8 @@ import (
 // promises.
 func servedSection(groups []judge.VariantBlocks) reports.Section {
 	t := reports.Table{
-		Columns: []string{"variant", "verb", "scope", "requests", "promised for 99 %", "kept by", "50 % within", "99 % within"}, Numeric: []int{3, 5},
+		Columns: []string{"variant", "verb", "scope", "requests", "promised for 99 %", "kept by", "50 % within", "99 % within"},
+		Numeric: []int{3, 5},
 	}
 	for _, g := range groups {
 		for _, s := range run.MergeServed(g.Blocks) {

@@ -9,10 +9,17 @@ import (
 // TestABAC: a policy allows who it names what it names, a star is anything, and one that only reads only what reads.
 func TestABAC(t *testing.T) {
 	pods := func(verb string) authorizationv1.SubjectAccessReviewSpec {
-		return authorizationv1.SubjectAccessReviewSpec{User: "bob", Groups: []string{"dev"}, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Namespace: "shop", Resource: "pods"}}
+		return authorizationv1.SubjectAccessReviewSpec{
+			User:               "bob",
+			Groups:             []string{"dev"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Namespace: "shop", Resource: "pods"},
+		}
 	}
 	path := func(verb, path string) authorizationv1.SubjectAccessReviewSpec {
-		return authorizationv1.SubjectAccessReviewSpec{User: "bob", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
+		return authorizationv1.SubjectAccessReviewSpec{
+			User:                  "bob",
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
+		}
 	}
 	for _, c := range []struct {
 		policy string

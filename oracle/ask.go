@@ -226,7 +226,15 @@ func (s *Server) refuseWithoutUser(p *Prediction, u scenarios.User) {
 	}
 	p.Outcome, p.Code = scenarios.BadRequest, 400
 	if s.isGateOn() {
-		p.Messages = []string{fmt.Sprintf("requested &user.DefaultInfo{Name:%#v, UID:%#v, Groups:%#v, Extra:%#v} without impersonating a user name", u.Name, u.UID, u.Groups, u.Extra)}
+		p.Messages = []string{
+			fmt.Sprintf(
+				"requested &user.DefaultInfo{Name:%#v, UID:%#v, Groups:%#v, Extra:%#v} without impersonating a user name",
+				u.Name,
+				u.UID,
+				u.Groups,
+				u.Extra,
+			),
+		}
 		return
 	}
 	var after []string
@@ -238,7 +246,9 @@ func (s *Server) refuseWithoutUser(p *Prediction, u scenarios.User) {
 		return "{UserExtra  " + value + "  authentication.k8s.io/v1  " + key + "}"
 	})
 	for _, order := range orders(runs, func([]string) bool { return false }) {
-		p.Messages = append(p.Messages, "requested ["+strings.Join(slices.Concat(before, order, after), " ")+"] without impersonating a user")
+		p.Messages = append(p.Messages,
+			"requested ["+strings.Join(slices.Concat(before, order, after), " ")+"] without impersonating a user",
+		)
 	}
 }
 

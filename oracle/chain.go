@@ -50,7 +50,11 @@ func (s *Server) Chain(file []byte, rules []scenarios.PolicyRule) error {
 }
 
 // newAuthorizer returns the function of an authorizer of a chain file.
-func (s *Server) newAuthorizer(a chainLink, abacPolicy string, rules []scenarios.PolicyRule) (func(authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision, error) {
+func (s *Server) newAuthorizer(
+	a chainLink,
+	abacPolicy string,
+	rules []scenarios.PolicyRule,
+) (func(authorizationv1.SubjectAccessReviewSpec) AuthorizerDecision, error) {
 	switch a.Type {
 	case "Node":
 		return s.nodeAuthorizer, nil

@@ -74,7 +74,11 @@ func (p Prediction) compareWith(e scenarios.Alternative, pattern string, possibl
 	}
 	if e.Metrics != nil && p.Counted {
 		out.add("metrics.attempts", scenarios.RenderDeltas(e.Metrics.Attempts), scenarios.RenderDeltas(p.Attempts))
-		out.add("metrics.authorizations", scenarios.RenderDeltas(e.Metrics.Authorizations), scenarios.RenderDeltas(authorizations(possible.Reviews)))
+		out.add(
+			"metrics.authorizations",
+			scenarios.RenderDeltas(e.Metrics.Authorizations),
+			scenarios.RenderDeltas(authorizations(possible.Reviews)),
+		)
 	}
 	if e.Reviews != nil {
 		expected, predicted := p.reviews(e.Reviews, visibleReviews(possible.Reviews))

@@ -91,7 +91,8 @@ func (n *Need) add(g scenarios.Grant) {
 
 // differInName reports whether two grants differ in nothing but the names of objects.
 func differInName(g, h scenarios.Grant) bool {
-	return h.Namespace == g.Namespace && slices.Equal(h.Verbs, g.Verbs) && slices.Equal(h.APIGroups, g.APIGroups) && slices.Equal(h.Resources, g.Resources)
+	return h.Namespace == g.Namespace && slices.Equal(h.Verbs, g.Verbs) && slices.Equal(h.APIGroups, g.APIGroups) &&
+		slices.Equal(h.Resources, g.Resources)
 }
 
 // grantFor returns the narrowest grant that allows a review. The name * of the mode associated-node stands for every node.
@@ -102,7 +103,10 @@ func grantFor(spec authorizationv1.SubjectAccessReviewSpec) scenarios.Grant {
 		return g
 	}
 	a := spec.ResourceAttributes
-	g.Verbs, g.APIGroups, g.Resources, g.Namespace = []string{a.Verb}, []string{a.Group}, []string{scenarios.FullResource(a.Resource, a.Subresource)}, a.Namespace
+	g.Verbs = []string{a.Verb}
+	g.APIGroups = []string{a.Group}
+	g.Resources = []string{scenarios.FullResource(a.Resource, a.Subresource)}
+	g.Namespace = a.Namespace
 	if a.Name != "" && a.Name != "*" {
 		g.Names = []string{a.Name}
 	}
@@ -129,7 +133,10 @@ func (s *Server) NearMisses(spec authorizationv1.SubjectAccessReviewSpec) (out [
 			change  func(*scenarios.Grant)
 			differs string
 		}{
-			{func(g *scenarios.Grant) { g.APIGroups = []string{"*"} }, fmt.Sprintf("its API group is %q, the check is about %q", strings.Join(g.APIGroups, ", "), a.Group)},
+			{
+				func(g *scenarios.Grant) { g.APIGroups = []string{"*"} },
+				fmt.Sprintf("its API group is %q, the check is about %q", strings.Join(g.APIGroups, ", "), a.Group),
+			},
 			{func(g *scenarios.Grant) { g.Namespace = "" }, fmt.Sprintf("it holds in namespace %q only, the check is %s", g.Namespace, scope(a))},
 			{func(g *scenarios.Grant) { g.Names = nil }, namesWhy(g, a)},
 			{func(g *scenarios.Grant) { g.Resources = []string{"*"} }, fmt.Sprintf("its resource is %q, the check is about %q", strings.Join(g.Resources, ", "), scenarios.FullResource(a.Resource, a.Subresource))},
@@ -172,7 +179,12 @@ func namesWhy(g scenarios.Grant, a *authorizationv1.ResourceAttributes) string {
 // Dangling returns the bindings among the objects to roles that are not among them and not built in.
 func (s *Server) Dangling() []string {
 	return sets.List(sets.New(seq.Map(s.policy.dangling, func(r scenarios.BoundRule) string {
-		return fmt.Sprintf("%s is bound to %s %q, which is not there", nameSubject(r.Subject), scenarios.Text(r.Binding, "roleRef", "kind"), scenarios.Text(r.Binding, "roleRef", "name"))
+		return fmt.Sprintf(
+			"%s is bound to %s %q, which is not there",
+			nameSubject(r.Subject),
+			scenarios.Text(r.Binding, "roleRef", "kind"),
+			scenarios.Text(r.Binding, "roleRef", "name"),
+		)
 	})...))
 }
 
@@ -372,7 +384,13 @@ func (s *Server) passStep(sc *scenarios.Scenario, st scenarios.Step, fixtures fs
 
 // ServerFor returns a server as it is before the first step of a scenario.
 func ServerFor(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS) (*Server, error) {
-	c := Config{Kubernetes: f.Kubernetes, Binary: f.Binary, Gate: f.Gate, Objects: slices.Concat(s.Manifests, s.Objects), Grants: s.GrantsAt(0)}
+	c := Config{
+		Kubernetes: f.Kubernetes,
+		Binary:     f.Binary,
+		Gate:       f.Gate,
+		Objects:    slices.Concat(s.Manifests, s.Objects),
+		Grants:     s.GrantsAt(0),
+	}
 	for _, alias := range slices.Sorted(maps.Keys(s.Requestors)) {
 		if sa := s.Requestors[alias].ServiceAccount; sa != nil && sa.Pod != "" {
 			c.Objects = append(c.Objects, map[string]any{

@@ -46,7 +46,9 @@ func holdInvariants(t *testing.T, s *Server, p Prediction, imp *scenarios.Impers
 	if p.Outcome == scenarios.ImpersonationForbidden && s.isGateOn() && least < 1 {
 		t.Errorf("a denial of %+v after %d checks", imp, least)
 	}
-	if p.Outcome == scenarios.ImpersonationForbidden && s.isGateOn() && onlyName(scenarios.User{UID: imp.UID, Groups: imp.Groups, Extra: imp.Extra}) && least < 2 {
+	if p.Outcome == scenarios.ImpersonationForbidden && s.isGateOn() &&
+		onlyName(scenarios.User{UID: imp.UID, Groups: imp.Groups, Extra: imp.Extra}) &&
+		least < 2 {
 		t.Errorf("a denial of the name %q after %d checks", imp.User, least)
 	}
 	if (p.User == nil) == (p.Outcome == scenarios.Allowed || p.Outcome == scenarios.RequestForbidden) {
@@ -89,7 +91,14 @@ func randomGrants(r *rand.Rand) (out []scenarios.Grant) {
 			}
 			for _, resource := range []string{"nodes", "serviceaccounts", "users", "uids", "groups", "userextras/*", "userextras/a.com/a"} {
 				if r.IntN(2) == 0 {
-					out = append(out, scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{identity}, APIGroups: groups, Resources: []string{resource}})
+					out = append(out,
+						scenarios.Grant{
+							Subject:   scenarios.Subject{User: user},
+							Verbs:     []string{identity},
+							APIGroups: groups,
+							Resources: []string{resource},
+						},
+					)
 				}
 			}
 			for _, verb := range []string{"list", "get"} {
@@ -103,7 +112,15 @@ func randomGrants(r *rand.Rand) (out []scenarios.Grant) {
 }
 
 func randomWanted(r *rand.Rand) *scenarios.Impersonate {
-	names := []string{"bob", "system:node:node1", "system:node:node2", "system:serviceaccount:shop:app", "system:node:Bad_Name", "system:serviceaccount:x", anonymousUser}
+	names := []string{
+		"bob",
+		"system:node:node1",
+		"system:node:node2",
+		"system:serviceaccount:shop:app",
+		"system:node:Bad_Name",
+		"system:serviceaccount:x",
+		anonymousUser,
+	}
 	imp := &scenarios.Impersonate{User: names[r.IntN(len(names))]}
 	if r.IntN(4) == 0 {
 		imp.UID = "uid"

@@ -102,7 +102,9 @@ func (i identity) groups(groups []string) (st stage) {
 			st.refusals = []string{i.refusal(i.newQuestion("groups", ""), "impersonating the empty string group is not allowed")}
 			return st
 		case slices.Contains(groups, mastersGroup):
-			st.refusals = []string{i.refusal(i.newQuestion("groups", mastersGroup), "impersonating the system:masters group is not allowed")}
+			st.refusals = []string{
+				i.refusal(i.newQuestion("groups", mastersGroup), "impersonating the system:masters group is not allowed"),
+			}
 			return st
 		case len(groups) >= manyChecks:
 			all := i.newQuestion("groups", "*")

@@ -247,7 +247,12 @@ func (s *Server) try(mode Mode, requestedUser, requestor scenarios.User, a Attri
 
 func (m *memory) describeMemory(what string, r rememberedEntry) string {
 	age := m.now - r.since
-	return fmt.Sprintf("%s was allowed %s ago and stays remembered for %s", what, age.Round(time.Millisecond), (cacheTTL - age).Round(time.Millisecond))
+	return fmt.Sprintf(
+		"%s was allowed %s ago and stays remembered for %s",
+		what,
+		age.Round(time.Millisecond),
+		(cacheTTL - age).Round(time.Millisecond),
+	)
 }
 
 // impersonate tries the modes: the one that last succeeded for the requestor's name first, then the others in

@@ -16,7 +16,13 @@ func noticed(t *testing.T, server func(*Server), step func(*Server), prediction 
 	t.Helper()
 	for _, s := range loadAll(t).All() {
 		for _, gate := range []scenarios.Gate{scenarios.GateOn, scenarios.GateOff} {
-			f := scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
+			f := scenarios.Facts{
+				Kubernetes:   "1.37",
+				Binary:       "1.37",
+				Gate:         gate,
+				Chain:        s.Requires.Chain,
+				Capabilities: scenarios.AllCapabilities(),
+			}
 			if ok, _, _ := s.Selected(f); !ok {
 				continue
 			}

@@ -29,8 +29,13 @@ func server(t testing.TB, gate scenarios.Gate, grants ...scenarios.Grant) *Serve
 }
 
 var (
-	alice    = Authenticated(scenarios.User{Name: "alice"})
-	agent    = RequestorOf("agent", scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{Namespace: "kube-system", Name: "agent", Pod: "agent-0", Node: "node1"}})
+	alice = Authenticated(scenarios.User{Name: "alice"})
+	agent = RequestorOf(
+		"agent",
+		scenarios.Requestor{
+			ServiceAccount: &scenarios.ServiceAccount{Namespace: "kube-system", Name: "agent", Pod: "agent-0", Node: "node1"},
+		},
+	)
 	listPods = RequestOf(&scenarios.Request{Verb: "list", Resource: "pods"})
 	getPods  = RequestOf(&scenarios.Request{Verb: "get", Resource: "pods", Namespace: "default", Name: "web"})
 )
@@ -139,7 +144,10 @@ func TestCosts(t *testing.T) {
 		"action of associated denied, arbitrary": {
 			append(actions(ArbitraryNode), identity(ArbitraryNode, "nodes")), own, [4]int{3, 0, 1, 2}, ArbitraryNode},
 		"identity of associated denied, arbitrary": {
-			slices.Concat(actions(AssociatedNode), actions(ArbitraryNode), []scenarios.Grant{identity(ArbitraryNode, "nodes")}), own, [4]int{4, 0, 1, 2}, ArbitraryNode},
+			slices.Concat(actions(AssociatedNode), actions(ArbitraryNode), []scenarios.Grant{identity(ArbitraryNode, "nodes")}),
+			own,
+			[4]int{4, 0, 1, 2},
+			ArbitraryNode},
 		"both denied, legacy":     {[]scenarios.Grant{legacyUsers}, own, [4]int{3, 1, 1, 1}, Legacy},
 		"both identities denied":  {slices.Concat(actions(AssociatedNode), actions(ArbitraryNode), []scenarios.Grant{legacyUsers}), own, [4]int{5, 1, 1, 1}, Legacy},
 		"all denied":              {nil, own, [4]int{3, 3, 3, 3}, ""},
@@ -177,9 +185,23 @@ func TestCosts(t *testing.T) {
 // TestSharedByPods is the other half of the row of associated-node: another pod
 // on another node finds what the first one left.
 func TestSharedByPods(t *testing.T) {
-	s := server(t, scenarios.GateOn,
-		grant(agent.Name, "impersonate-on:associated-node:list", "", "pods"), grant(agent.Name, "impersonate:associated-node", authenticationGroup, "nodes"))
-	other := RequestorOf("other", scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{Namespace: "kube-system", Name: "agent", Pod: "agent-1", Node: "node2"}})
+	s := server(
+		t,
+		scenarios.GateOn,
+		grant(
+			agent.Name,
+			"impersonate-on:associated-node:list",
+			"",
+			"pods",
+		),
+		grant(agent.Name, "impersonate:associated-node", authenticationGroup, "nodes"),
+	)
+	other := RequestorOf(
+		"other",
+		scenarios.Requestor{
+			ServiceAccount: &scenarios.ServiceAccount{Namespace: "kube-system", Name: "agent", Pod: "agent-1", Node: "node2"},
+		},
+	)
 	s.Do(agent, &scenarios.Impersonate{User: "system:node:node1"}, listPods)
 	p := s.Do(other, &scenarios.Impersonate{User: "system:node:node2"}, listPods)
 	if n := checks(t, p); n != 0 || p.User.Name != "system:node:node2" {
@@ -189,7 +211,16 @@ func TestSharedByPods(t *testing.T) {
 
 // TestIndexHolds evicts a requestor by ten thousand others.
 func TestIndexHolds(t *testing.T) {
-	s := server(t, scenarios.GateOn, scenarios.Grant{Subject: scenarios.Subject{Group: authenticatedGroup}, Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}})
+	s := server(
+		t,
+		scenarios.GateOn,
+		scenarios.Grant{
+			Subject:   scenarios.Subject{Group: authenticatedGroup},
+			Verbs:     []string{"impersonate"},
+			APIGroups: []string{""},
+			Resources: []string{"users"},
+		},
+	)
 	bob := &scenarios.Impersonate{User: "bob"}
 	others := func(n int) {
 		for i := range n {
@@ -210,8 +241,17 @@ func TestIndexHolds(t *testing.T) {
 // TestRandomDenial is the case in which the number of checks and the message
 // depend on the order of a map.
 func TestRandomDenial(t *testing.T) {
-	s := server(t, scenarios.GateOff, grant("alice", "impersonate", "", "users"), grant("alice", "impersonate", authenticationGroup, "userextras/a.com/a"))
-	p := s.Do(alice, &scenarios.Impersonate{User: "bob", Extra: map[string][]string{"a.com/a": {"1", "2"}, "b.com/b": {"1"}, "c.com/c": {"1"}}}, listPods)
+	s := server(
+		t,
+		scenarios.GateOff,
+		grant("alice", "impersonate", "", "users"),
+		grant("alice", "impersonate", authenticationGroup, "userextras/a.com/a"),
+	)
+	p := s.Do(
+		alice,
+		&scenarios.Impersonate{User: "bob", Extra: map[string][]string{"a.com/a": {"1", "2"}, "b.com/b": {"1"}, "c.com/c": {"1"}}},
+		listPods,
+	)
 	if least, greatest := p.ImpersonationChecks(); least != 2 || greatest != 4 {
 		t.Errorf("%d to %d checks, want 2 to 4", least, greatest)
 	}

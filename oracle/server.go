@@ -251,7 +251,9 @@ func (s *Server) approve(p *Prediction, k asker, subject scenarios.User, r Reque
 		}
 	}
 	p.Code = 403
-	p.Messages = []string{statusForbidden(r.APIGroup, r.Resource, r.Name, fmt.Sprintf("user not permitted to approve requests with signerName %q", signer))}
+	p.Messages = []string{
+		statusForbidden(r.APIGroup, r.Resource, r.Name, fmt.Sprintf("user not permitted to approve requests with signerName %q", signer)),
+	}
 }
 
 // createdByUpdate are the resources that an update creates if they are not there.
@@ -333,7 +335,15 @@ func (s *Server) grantRules(p *Prediction, k asker, subject scenarios.User, r Re
 	if !isWritten || p.Outcome != scenarios.Allowed || slices.Contains(subject.Groups, mastersGroup) {
 		return
 	}
-	may := Attributes{Verb: verb, APIGroup: rbacGroup, Version: "*", Resource: resource, Namespace: r.Namespace, Name: name, ResourceRequest: true}
+	may := Attributes{
+		Verb:            verb,
+		APIGroup:        rbacGroup,
+		Version:         "*",
+		Resource:        resource,
+		Namespace:       r.Namespace,
+		Name:            name,
+		ResourceRequest: true,
+	}
 	if !p.add(k.ask(question{"", subject, may})).Allowed() {
 		if role == nil {
 			return // 404: nothing is stored

@@ -13,13 +13,23 @@ import (
 // was remembered is found until ten seconds are over, and finding it does not make it younger.
 func TestPlayAt(t *testing.T) {
 	grant := func(verb, group, resource string) scenarios.Grant {
-		return scenarios.Grant{Subject: scenarios.Subject{User: "caller"}, Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}}
+		return scenarios.Grant{
+			Subject:   scenarios.Subject{User: "caller"},
+			Verbs:     []string{verb},
+			APIGroups: []string{group},
+			Resources: []string{resource},
+		}
 	}
-	step := scenarios.Step{Request: &scenarios.Request{By: "caller", Verb: "list", Resource: "pods", Impersonate: &scenarios.Impersonate{User: "wanda"}}}
+	step := scenarios.Step{
+		Request: &scenarios.Request{By: "caller", Verb: "list", Resource: "pods", Impersonate: &scenarios.Impersonate{User: "wanda"}},
+	}
 	s := &scenarios.Scenario{
 		Requestors: map[string]scenarios.Requestor{"caller": {User: "caller"}},
-		Grants:     []scenarios.Grant{grant("impersonate:user-info", "authentication.k8s.io", "users"), grant("impersonate-on:user-info:list", "", "pods")},
-		Steps:      []scenarios.Step{step, {Wait: scenarios.Duration(time.Second)}, step, step},
+		Grants: []scenarios.Grant{
+			grant("impersonate:user-info", "authentication.k8s.io", "users"),
+			grant("impersonate-on:user-info:list", "", "pods"),
+		},
+		Steps: []scenarios.Step{step, {Wait: scenarios.Duration(time.Second)}, step, step},
 	}
 	const first, found = 3, 1 // reviews: of action, identity and the request itself, or of that alone
 	for name, test := range map[string]struct {
@@ -36,7 +46,12 @@ func TestPlayAt(t *testing.T) {
 		for _, at := range []time.Duration{0, test.second, test.third} {
 			times = append(times, oracle.Span{Sent: at, Answered: at + 4*time.Millisecond})
 		}
-		played, sure, err := oracle.PlayAt(s, scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: scenarios.GateOn}, fixtures.FS, times)
+		played, sure, err := oracle.PlayAt(
+			s,
+			scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: scenarios.GateOn},
+			fixtures.FS,
+			times,
+		)
 		if err != nil || sure != len(test.reviews) {
 			t.Errorf("%s: %d requests are sure, %v; want %d", name, sure, err, len(test.reviews))
 			continue

@@ -83,7 +83,14 @@ func DecodeJudged(name string, data []byte) (*Report, error) {
 		return nil, fmt.Errorf("%s: %s", name, FirstLine(err.Error()))
 	}
 	if head.Kind != ReportKind || head.APIVersion != ReportVersion {
-		return nil, fmt.Errorf("%s: is %q of %q; this authzconf reads a %s of %s: run again for one", name, head.Kind, head.APIVersion, ReportKind, ReportVersion)
+		return nil, fmt.Errorf(
+			"%s: is %q of %q; this authzconf reads a %s of %s: run again for one",
+			name,
+			head.Kind,
+			head.APIVersion,
+			ReportKind,
+			ReportVersion,
+		)
 	}
 	r := &Report{}
 	if err := record.DecodeYAML(data, r); err != nil {

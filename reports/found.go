@@ -27,7 +27,11 @@ func (f FoundTarget) Check(want FoundTarget) error {
 		return fmt.Errorf("the control plane %s is not the one of the command line: %s", f.Name, changeTo("the command line", bare, want))
 	}
 	if m := f.Witness.Judge(f.Cell, f.Facts.Capabilities); len(m) > 0 || len(f.Witness.Mismatches) > 0 {
-		return fmt.Errorf("the control plane %s is not what was asked for: %s", f.Name, strings.Join(append(m, f.Witness.Mismatches...), "; "))
+		return fmt.Errorf(
+			"the control plane %s is not what was asked for: %s",
+			f.Name,
+			strings.Join(append(m, f.Witness.Mismatches...), "; "),
+		)
 	}
 	return nil
 }

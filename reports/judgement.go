@@ -255,7 +255,9 @@ func (c *conclusion) addRequired(require []scenarios.Level, g *Group) {
 		}
 	}
 	if len(missing) > 0 {
-		c.unknown = append(c.unknown, fmt.Sprintf("%s: %s required and not judged: %s", g.Name, Plural(len(missing), "case"), strings.Join(missing, ", ")))
+		c.unknown = append(c.unknown,
+			fmt.Sprintf("%s: %s required and not judged: %s", g.Name, Plural(len(missing), "case"), strings.Join(missing, ", ")),
+		)
 	}
 }
 

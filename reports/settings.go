@@ -60,11 +60,21 @@ func (w *Witness) judgeSettings(cell verdicts.Cell) (mismatches []string) {
 		return append(mismatches, "settings: the witness did not read them")
 	}
 	mismatches = mismatch(mismatches, "admission plugins off (dry run)", requestedSettings.Admission(), w.SeenSettings.Admission())
-	mismatches = mismatch(mismatches, "metric families off (metric)", fmt.Sprint(requestedSettings.MetricsOff), fmt.Sprint(w.SeenSettings.MetricsOff))
+	mismatches = mismatch(
+		mismatches,
+		"metric families off (metric)",
+		fmt.Sprint(requestedSettings.MetricsOff),
+		fmt.Sprint(w.SeenSettings.MetricsOff),
+	)
 	if len(w.Arguments) > 0 {
 		arguments := ReadSettings(w.Arguments)
 		mismatches = mismatch(mismatches, "admission plugins off (command line)", requestedSettings.Admission(), arguments.Admission())
-		mismatches = mismatch(mismatches, "metric families off (command line)", fmt.Sprint(requestedSettings.MetricsOff), fmt.Sprint(arguments.MetricsOff))
+		mismatches = mismatch(
+			mismatches,
+			"metric families off (command line)",
+			fmt.Sprint(requestedSettings.MetricsOff),
+			fmt.Sprint(arguments.MetricsOff),
+		)
 	}
 	return mismatches
 }

@@ -205,7 +205,14 @@ func (w *Witness) Judge(cell verdicts.Cell, can scenarios.Capabilities) []string
 		mismatches = append(mismatches, Unprobed)
 	}
 	if p := w.Probes; p != nil && !p.isComplete() {
-		mismatches = append(mismatches, fmt.Sprintf("the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d", p.Sent, p.Front, p.Back))
+		mismatches = append(mismatches,
+			fmt.Sprintf(
+				"the recorder must see %d probe reviews before the other authorizers and 1 behind them; it saw %d and %d",
+				p.Sent,
+				p.Front,
+				p.Back,
+			),
+		)
 	}
 	if g := w.FeatureGate; g != nil {
 		mismatches = mismatch(mismatches, "gate "+g.Name+" (metric)", g.Expected, g.Metric)
@@ -276,7 +283,14 @@ func (w *Witness) judgePrograms(cell verdicts.Cell, can scenarios.Capabilities) 
 			mismatches = mismatch(mismatches, "program", cell.Kubernetes, p.Version)
 		}
 		if p.Origin == "" || !digest.MatchString(p.SHA256) {
-			mismatches = append(mismatches, fmt.Sprintf("program %s: nothing says where it came from and which it is: origin %q, SHA-256 %q", p.Title(), p.Origin, p.SHA256))
+			mismatches = append(mismatches,
+				fmt.Sprintf(
+					"program %s: nothing says where it came from and which it is: origin %q, SHA-256 %q",
+					p.Title(),
+					p.Origin,
+					p.SHA256,
+				),
+			)
 		}
 	}
 	return mismatches
@@ -289,7 +303,11 @@ func (w *Witness) contradiction(can scenarios.Capabilities) string {
 		return ""
 	}
 	if probed := DetectGate(w.GateProbe.Message); probed != w.GateMetric && probed != scenarios.GateUnknown {
-		return fmt.Sprintf("its metric says that the gate ConstrainedImpersonation is %s, and it answers as if it were %s", w.GateMetric, probed)
+		return fmt.Sprintf(
+			"its metric says that the gate ConstrainedImpersonation is %s, and it answers as if it were %s",
+			w.GateMetric,
+			probed,
+		)
 	}
 	return ""
 }

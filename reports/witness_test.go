@@ -44,11 +44,21 @@ func TestWitnessJudge(t *testing.T) {
 		"not read":         func(w *Witness, _ *verdicts.Cell) { w.GateProbe = nil },
 	} {
 		w := &Witness{
-			GitVersion: "v1.37.1", EmulatedVersion: "1.37", ExpectedGate: scenarios.GateOff, GateMetric: scenarios.GateOff,
-			GateProbe: &GateProbe{Code: 400, Message: asked, Gate: scenarios.GateOff}, Programs: slices.Clone(testPrograms), Probes: &ProbeCount{Sent: 4, Front: 4, Back: 1},
-			AskedSettings: &Settings{AdmissionOff: []string{"A", "B"}, MetricsOff: 2}, SeenSettings: &Settings{AdmissionOff: []string{"A", "B"}, MetricsOff: 2},
-			Arguments:  []string{"--disable-admission-plugins=B", "--v=2", "--disable-admission-plugins=A", "--disabled-metrics=a,b"},
-			Components: []Component{{Name: Kubelet, Version: "1.37.1"}, {Name: Kubelet, Version: "1.36.3", Worker: true}, {Name: Kubelet, Version: "1.34.4", Worker: true}},
+			GitVersion:      "v1.37.1",
+			EmulatedVersion: "1.37",
+			ExpectedGate:    scenarios.GateOff,
+			GateMetric:      scenarios.GateOff,
+			GateProbe:       &GateProbe{Code: 400, Message: asked, Gate: scenarios.GateOff},
+			Programs:        slices.Clone(testPrograms),
+			Probes:          &ProbeCount{Sent: 4, Front: 4, Back: 1},
+			AskedSettings:   &Settings{AdmissionOff: []string{"A", "B"}, MetricsOff: 2},
+			SeenSettings:    &Settings{AdmissionOff: []string{"A", "B"}, MetricsOff: 2},
+			Arguments:       []string{"--disable-admission-plugins=B", "--v=2", "--disable-admission-plugins=A", "--disabled-metrics=a,b"},
+			Components: []Component{
+				{Name: Kubelet, Version: "1.37.1"},
+				{Name: Kubelet, Version: "1.36.3", Worker: true},
+				{Name: Kubelet, Version: "1.34.4", Worker: true},
+			},
 		}
 		cell := verdicts.Cell{Provider: "local", Kubernetes: "1.37.1", Nodes: "1.34.4,1.36.3"}
 		if change(w, &cell); (len(w.Judge(cell, scenarios.AllCapabilities())) == 0) != (name == "") {

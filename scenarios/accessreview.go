@@ -58,9 +58,13 @@ func FieldRequirements(in []fields.Requirement) (out []metav1.FieldSelectorRequi
 // comparisons of numbers, as the server does.
 func LabelRequirements(in []labels.Requirement) (out []metav1.LabelSelectorRequirement) {
 	ops := map[selection.Operator]metav1.LabelSelectorOperator{
-		selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn,
-		selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
-		selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+		selection.Equals:       metav1.LabelSelectorOpIn,
+		selection.DoubleEquals: metav1.LabelSelectorOpIn,
+		selection.In:           metav1.LabelSelectorOpIn,
+		selection.NotEquals:    metav1.LabelSelectorOpNotIn,
+		selection.NotIn:        metav1.LabelSelectorOpNotIn,
+		selection.Exists:       metav1.LabelSelectorOpExists,
+		selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
 	}
 	for _, r := range in {
 		if op, known := ops[r.Operator()]; known {

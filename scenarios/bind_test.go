@@ -157,7 +157,10 @@ func TestBindNothingButNames(t *testing.T) {
 func TestBindExample(t *testing.T) {
 	s := example(t)
 	bound, names := s.Bind("abc123")
-	if diff := cmp.Diff(map[string]string{"impersonator": "impersonator-abc123", "bob": "bob-abc123", "default": "default-abc123"}, names); diff != "" {
+	if diff := cmp.Diff(
+		map[string]string{"impersonator": "impersonator-abc123", "bob": "bob-abc123", "default": "default-abc123"},
+		names,
+	); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	want := `pods is forbidden: User "impersonator-abc123" cannot impersonate-on:user-info:list resource "pods" in API group "" in the namespace "default-abc123"`
@@ -274,10 +277,12 @@ func TestReviewedToken(t *testing.T) {
 	bound, _ := s.Bind("x")
 	r := bound.Steps[0].Request
 	sent, err := r.WithTokens(map[string]string{"agent": "a.b.c"}).Content()
-	if want := `{"kind":"TokenReview","spec":{"audiences":["agent-x"],"token":"a.b.c"}}`; r.Reviewed() != "agent" || err != nil || string(sent) != want {
+	if want := `{"kind":"TokenReview","spec":{"audiences":["agent-x"],"token":"a.b.c"}}`; r.Reviewed() != "agent" || err != nil ||
+		string(sent) != want {
 		t.Errorf("of %q, sent %s, want %s: %v", r.Reviewed(), sent, want, err)
 	}
-	if r.Body["kind"] = "Pod"; r.Reviewed() != "" || r.WithTokens(map[string]string{"agent": "a.b.c"}).Body["spec"].(map[string]any)["token"] != "agent" {
+	if r.Body["kind"] = "Pod"; r.Reviewed() != "" ||
+		r.WithTokens(map[string]string{"agent": "a.b.c"}).Body["spec"].(map[string]any)["token"] != "agent" {
 		t.Error("another object's token is taken for an alias")
 	}
 }

@@ -196,8 +196,13 @@ func (c *checker) checkServiceAccount(sa *ServiceAccount, path []any) {
 	c.failIf(sa.Secret != "" && sa.Pod+sa.Node != "", extend(path, "secret"),
 		"secret is given with pod or node (expected one that the token is bound to)")
 	for claim, text := range sa.Times {
-		c.failIf(sa.Running || !isTokenTime(claim, text), extend(path, "times"),
-			"times has %s: %q (expected exp, iat, nbf or warnafter with a duration from now, such as \"-2m\", of an account that does not run)", claim, text)
+		c.failIf(
+			sa.Running || !isTokenTime(claim, text),
+			extend(path, "times"),
+			"times has %s: %q (expected exp, iat, nbf or warnafter with a duration from now, such as \"-2m\", of an account that does not run)",
+			claim,
+			text,
+		)
 	}
 	c.checkRunning(sa, path)
 }
@@ -240,7 +245,12 @@ func (c *checker) checkGrant(g Grant, path []any) {
 	c.requireOne(extend(path, "subject"), "the subject has %s (expected exactly one of user, group)",
 		"user", g.Subject.User != "", "group", g.Subject.Group != "")
 	c.require(extend(path, "verbs"), len(g.Verbs) == 0, "at least one verb")
-	for field, list := range map[string][]string{"verbs": g.Verbs, "resources": g.Resources, "resourceNames": g.Names, "nonResourceURLs": g.NonResourceURLs} {
+	for field, list := range map[string][]string{
+		"verbs":           g.Verbs,
+		"resources":       g.Resources,
+		"resourceNames":   g.Names,
+		"nonResourceURLs": g.NonResourceURLs,
+	} {
 		if i := slices.Index(list, ""); i >= 0 && !c.src.failedAt(extend(path, field)) {
 			c.fail(extend(path, field, i), "an entry of %s is empty (expected a text)", field)
 		}
@@ -301,9 +311,26 @@ func (c *checker) checkPolicy() {
 	for i, r := range c.s.Policy {
 		path := at("policy", i)
 		c.require(extend(path, "answer"), r.Answer == "", "one of allow, deny, noOpinion, both, error, forbidden, garbage, silence")
-		checkEnum(c, extend(path, "answer"), r.Answer, AnswerAllow, AnswerDeny, AnswerNoOpinion, AnswerBoth, AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence)
-		c.failIf(r.EvaluationError != "" && slices.Contains([]PolicyAnswer{AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence}, r.Answer), extend(path, "evaluationError"),
-			"evaluationError is given with answer %s (expected allow, deny, noOpinion or both: the others send no review that could carry it)", r.Answer)
+		checkEnum(
+			c,
+			extend(path, "answer"),
+			r.Answer,
+			AnswerAllow,
+			AnswerDeny,
+			AnswerNoOpinion,
+			AnswerBoth,
+			AnswerError,
+			AnswerForbidden,
+			AnswerGarbage,
+			AnswerSilence,
+		)
+		c.failIf(
+			r.EvaluationError != "" &&
+				slices.Contains([]PolicyAnswer{AnswerError, AnswerForbidden, AnswerGarbage, AnswerSilence}, r.Answer),
+			extend(path, "evaluationError"),
+			"evaluationError is given with answer %s (expected allow, deny, noOpinion or both: the others send no review that could carry it)",
+			r.Answer,
+		)
 		c.failIf(r.For.ID != "", extend(path, "for"), "a rule has no id (expected it in grants only)")
 		c.checkGrant(r.For, extend(path, "for"))
 	}

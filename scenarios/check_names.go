@@ -174,7 +174,11 @@ func (c *checker) checkNodes() {
 		case slices.Contains(c.s.Nodes[:i], n):
 			c.fail(path, "the node name %q is listed twice (expected each once)", n)
 		case isAmbiguous:
-			c.fail(path, "the node name %q is also a word of the scenario or of Kubernetes (expected a name that can be replaced wherever it stands)", n)
+			c.fail(
+				path,
+				"the node name %q is also a word of the scenario or of Kubernetes (expected a name that can be replaced wherever it stands)",
+				n,
+			)
 		case !unnamed.mentions(n):
 			c.fail(path, "the node name %q occurs nowhere (expected a name that the scenario uses)", n)
 		}

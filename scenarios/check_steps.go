@@ -63,7 +63,14 @@ func (c *checker) checkAction(st Step, number int, path []any) {
 	for _, a := range []struct {
 		name    string
 		isGiven bool
-	}{{"request", st.Request != nil}, {"kubectl", st.Kubectl != nil}, {"wait", st.Wait != 0}, {"grant", st.Grant != ""}, {"revoke", st.Revoke != ""}, {"reload", st.Reload != ""}} {
+	}{
+		{"request", st.Request != nil},
+		{"kubectl", st.Kubectl != nil},
+		{"wait", st.Wait != 0},
+		{"grant", st.Grant != ""},
+		{"revoke", st.Revoke != ""},
+		{"reload", st.Reload != ""},
+	} {
 		if a.isGiven {
 			actions = append(actions, a.name)
 		}
@@ -73,7 +80,11 @@ func (c *checker) checkAction(st Step, number int, path []any) {
 		c.fail(path, "the step has no action (expected exactly one of request, kubectl, wait, grant, revoke, reload)")
 	case 1:
 	default:
-		c.fail(path, "the step has %s (expected exactly one of request, kubectl, wait, grant, revoke, reload)", strings.Join(actions, " and "))
+		c.fail(
+			path,
+			"the step has %s (expected exactly one of request, kubectl, wait, grant, revoke, reload)",
+			strings.Join(actions, " and "),
+		)
 	}
 	c.failIf(st.Request != nil && st.Expect == nil, path, "the request has no expect (expected at least an outcome)")
 	c.failIf(st.Request == nil && st.Expect != nil, extend(path, "expect"),
@@ -212,7 +223,16 @@ func (c *checker) checkExpect(e *Expect, path []any) {
 	c.checkAlternatives(e, path)
 }
 
-var outcomes = []Outcome{Allowed, ImpersonationForbidden, RequestForbidden, EscalationForbidden, BadRequest, Unauthenticated, HeadersTooLarge, ServerError}
+var outcomes = []Outcome{
+	Allowed,
+	ImpersonationForbidden,
+	RequestForbidden,
+	EscalationForbidden,
+	BadRequest,
+	Unauthenticated,
+	HeadersTooLarge,
+	ServerError,
+}
 
 // denials are the outcomes that need a twin. The other refusals may have one.
 var (

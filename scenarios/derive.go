@@ -127,10 +127,17 @@ func (f *loadedFile) findNoted() {
 func (f *loadedFile) noteExpect(e Expect, r *Request, path []any) {
 	isStated := e.Message != "" || e.MessageMatches != "" || e.Reviews != nil || e.OneOf != nil
 	if !isStated && slices.Contains(denials, e.Outcome) {
-		f.source.noteAt(path, "the denial states neither message nor reviews, so that any denial will do (expected one of message, messageMatches, reviews, oneOf)")
+		f.source.noteAt(
+			path,
+			"the denial states neither message nor reviews, so that any denial will do (expected one of message, messageMatches, reviews, oneOf)",
+		)
 	}
 	for _, field := range (deriver{r, f.scenario.Requires.Gate}).findRestated(e) {
-		f.source.noteAt(extend(path, field), "%s says only what follows from the rest (expected it left out: it is derived, and judged)", field)
+		f.source.noteAt(
+			extend(path, field),
+			"%s says only what follows from the rest (expected it left out: it is derived, and judged)",
+			field,
+		)
 	}
 }
 

@@ -148,7 +148,8 @@ func TestDenialsAreExact(t *testing.T) {
 	for more, want := range map[string]int{"": 1, "\n      reviews: []": 0, "\n      message: no": 0, "\n      messageMatches: no.*": 0} {
 		text := strings.Replace(valid, "outcome: allowed\n      code: 200", "outcome: impersonationForbidden"+more, 1) + "  - request: {by: agent, impersonate: {user: bob}, verb: list, resource: pods, namespace: ns1}\n    expect: {outcome: allowed}\n"
 		noted := notes(t, fstest.MapFS{"a/x.yaml": file(text)}, nil)
-		if len(noted) != want || want > 0 && !strings.HasPrefix(noted.Error(), "a/x.yaml:20:7: the denial states neither message nor reviews") {
+		if len(noted) != want ||
+			want > 0 && !strings.HasPrefix(noted.Error(), "a/x.yaml:20:7: the denial states neither message nor reviews") {
 			t.Errorf("%q: %v", more, noted)
 		}
 	}

@@ -20,7 +20,8 @@ func TestDivergencesAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`(?:kep-5284|docs-user-impersonation|kubernetes|periscope)/[a-z0-9./*-]*[a-z0-9*]`).FindAllString(string(page), -1)
+	named := regexp.MustCompile(`(?:kep-5284|docs-user-impersonation|kubernetes|periscope)/[a-z0-9./*-]*[a-z0-9*]`).
+		FindAllString(string(page), -1)
 	listed := func(id string) bool {
 		for _, n := range named {
 			if folder, ok := strings.CutSuffix(n, "*"); n == id || ok && strings.HasPrefix(id, folder) {

@@ -221,7 +221,9 @@ func (c *checker) checkAlternatives(e *Expect, path []any) {
 			c.fail(p, "the alternative is empty (expected message, reviews or metrics)")
 		case a.states() != e.OneOf[0].states():
 			c.fail(p, "the alternative does not state what the first one does (expected the same fields in each)")
-		case a.Message != "" && e.Message+e.MessageMatches != "", a.Reviews != nil && e.Reviews != nil, a.Metrics != nil && e.Metrics != nil:
+		case a.Message != "" && e.Message+e.MessageMatches != "",
+			a.Reviews != nil && e.Reviews != nil,
+			a.Metrics != nil && e.Metrics != nil:
 			c.fail(p, "a field is given in oneOf and beside it (expected one of the two)")
 		}
 		for j := range i {

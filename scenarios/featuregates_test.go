@@ -7,7 +7,9 @@ import (
 )
 
 func TestFeatureGatesSelect(t *testing.T) {
-	s := &scenarios.Scenario{Requires: scenarios.Requires{Gate: scenarios.GateAny, FeatureGates: map[string]scenarios.Gate{"MyGate": scenarios.GateOn}}}
+	s := &scenarios.Scenario{
+		Requires: scenarios.Requires{Gate: scenarios.GateAny, FeatureGates: map[string]scenarios.Gate{"MyGate": scenarios.GateOn}},
+	}
 	for _, test := range []struct {
 		gates map[string]scenarios.Gate
 		why   string

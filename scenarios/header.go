@@ -60,7 +60,12 @@ func (c *checker) checkHeaders(r *Request, path []any) {
 		c.checkHeaderName(h, extend(p, "name"))
 		for _, before := range r.Headers[:i] {
 			if before.Name != h.Name && strings.EqualFold(before.Name, h.Name) {
-				c.fail(extend(p, "name"), "the header %q is there as %q too (expected one spelling: the order of the lines is not defined otherwise)", h.Name, before.Name)
+				c.fail(
+					extend(p, "name"),
+					"the header %q is there as %q too (expected one spelling: the order of the lines is not defined otherwise)",
+					h.Name,
+					before.Name,
+				)
 			}
 		}
 		c.failIf(r.Impersonate != nil && isUserHeader(h) && h.Name != userHeader, extend(p, "name"),
@@ -74,7 +79,12 @@ func (c *checker) checkHeaderName(h Header, path []any) {
 	switch {
 	case h.Name == "":
 	case isOwnHeader(h.Name):
-		c.fail(path, "the header is %q (expected none of those that are not the scenario's to write: %s)", h.Name, strings.Join(ownHeaders, ", "))
+		c.fail(
+			path,
+			"the header is %q (expected none of those that are not the scenario's to write: %s)",
+			h.Name,
+			strings.Join(ownHeaders, ", "),
+		)
 	case strings.ContainsFunc(h.Name, isOutsideToken):
 		c.fail(path, "the header %q has a character that no header name can have (expected it percent-encoded)", h.Name)
 	}

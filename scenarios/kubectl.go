@@ -181,7 +181,12 @@ func (c *checker) checkKubectl(k *Kubectl, path []any) {
 		c.fail(extend(path, "by"), "requestor %q is not a service account (expected one: kubectl authenticates with a token)", k.By)
 	}
 	c.require(extend(path, "args"), len(k.Args) == 0, "kubectl's arguments")
-	c.failIf(k.Version != "" && !kubectlVersion.MatchString(k.Version), extend(path, "version"), "version is %q (expected a minor, such as 1.34)", k.Version)
+	c.failIf(
+		k.Version != "" && !kubectlVersion.MatchString(k.Version),
+		extend(path, "version"),
+		"version is %q (expected a minor, such as 1.34)",
+		k.Version,
+	)
 	for i, a := range k.Args {
 		flag, _, hasValue := strings.Cut(a, "=")
 		switch {

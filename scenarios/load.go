@@ -162,7 +162,9 @@ func (l *loader) walk() []string {
 		case path.Ext(p) == ".yaml":
 			paths = append(paths, p)
 		case path.Ext(p) == ".yml":
-			l.errs = append(l.errs, &Error{File: p, Line: 1, Col: 1, Msg: "would not be read as a scenario (expected a name ending in .yaml)"})
+			l.errs = append(l.errs,
+				&Error{File: p, Line: 1, Col: 1, Msg: "would not be read as a scenario (expected a name ending in .yaml)"},
+			)
 		}
 		return nil
 	})

@@ -115,7 +115,11 @@ func TestDigest(t *testing.T) {
 }
 
 func TestManifestsAreNotShared(t *testing.T) {
-	fx := fstest.MapFS{"f.yaml": file("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: other}\n")}
+	fx := fstest.MapFS{
+		"f.yaml": file(
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: other}\n",
+		),
+	}
 	set := mustLoad(t, fstest.MapFS{"a/x.yaml": file(valid + "fixtures: [f.yaml]\n"), "a/y.yaml": file(valid + "fixtures: [f.yaml]\n")}, fx)
 	x, _ := set.Get("a/x")
 	y, _ := set.Get("a/y")
@@ -130,8 +134,13 @@ func TestManifestsAreNotShared(t *testing.T) {
 
 func TestLoadOrderAndFilter(t *testing.T) {
 	files := fstest.MapFS{
-		"b/y.yaml": file(valid), "a/z.yaml": file(valid), "a/b/c.yaml": file(strings.Replace(valid, "level: core", "level: extended", 1)),
-		"a/testdata/wrong.yaml": file("nonsense"), ".hidden/wrong.yaml": file("nonsense"), "_old/wrong.yaml": file("nonsense"), "README.md": file("text"),
+		"b/y.yaml":              file(valid),
+		"a/z.yaml":              file(valid),
+		"a/b/c.yaml":            file(strings.Replace(valid, "level: core", "level: extended", 1)),
+		"a/testdata/wrong.yaml": file("nonsense"),
+		".hidden/wrong.yaml":    file("nonsense"),
+		"_old/wrong.yaml":       file("nonsense"),
+		"README.md":             file("text"),
 	}
 	set := mustLoad(t, files, nil)
 	ids := func(list []*scenarios.Scenario) string {

@@ -12,12 +12,28 @@ func TestSetups(t *testing.T) {
 	shared := strings.Replace(valid, "level: core", "level: core\nsetup: crew", 1)
 	shared = shared[:strings.Index(shared, "  - revoke")]
 	tests := map[string]struct{ first, second, want string }{
-		"the same":               {shared, strings.Replace(shared, "gate: on", "gate: off", 1), ""},
-		"other requests":         {shared, strings.Replace(shared, "verb: list", "verb: watch", 1), ""},
-		"other grants":           {shared, strings.Replace(shared, "resourceNames: [bob]", "resourceNames: [bob, carol]", 1), "b.yaml:9:3: grants are not those of a, which has the same setup (expected the same)"},
-		"other requestors":       {shared, strings.Replace(shared, "groups: [crew]", "groups: [crew, more]", 1), "b.yaml:7:3: requestors are not those of a"},
-		"alone":                  {shared, valid, `a.yaml:4:8: no other scenario has the setup "crew" (expected two at least, for different versions or gates)`},
-		"a step that changes it": {shared, strings.Replace(valid, "level: core", "level: core\nsetup: crew", 1), `b.yaml:23:5: the step changes what the setup "crew" keeps`},
+		"the same":       {shared, strings.Replace(shared, "gate: on", "gate: off", 1), ""},
+		"other requests": {shared, strings.Replace(shared, "verb: list", "verb: watch", 1), ""},
+		"other grants": {
+			shared,
+			strings.Replace(shared, "resourceNames: [bob]", "resourceNames: [bob, carol]", 1),
+			"b.yaml:9:3: grants are not those of a, which has the same setup (expected the same)",
+		},
+		"other requestors": {
+			shared,
+			strings.Replace(shared, "groups: [crew]", "groups: [crew, more]", 1),
+			"b.yaml:7:3: requestors are not those of a",
+		},
+		"alone": {
+			shared,
+			valid,
+			`a.yaml:4:8: no other scenario has the setup "crew" (expected two at least, for different versions or gates)`,
+		},
+		"a step that changes it": {
+			shared,
+			strings.Replace(valid, "level: core", "level: core\nsetup: crew", 1),
+			`b.yaml:23:5: the step changes what the setup "crew" keeps`,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,8 @@ func TestBindOn(t *testing.T) {
 		t.Errorf("the nodes became %q and %q", names["node-a"], names["node-b"])
 	}
 	r := bound.Steps[0].Request
-	if r.Impersonate.User != "system:node:worker-7" || r.FieldSelector != "spec.nodeName=worker-7" || bound.Steps[0].Expect.Output != "worker-7" {
+	if r.Impersonate.User != "system:node:worker-7" || r.FieldSelector != "spec.nodeName=worker-7" ||
+		bound.Steps[0].Expect.Output != "worker-7" {
 		t.Errorf("the request is %+v, %+v, expected %q", r, r.Impersonate, bound.Steps[0].Expect.Output)
 	}
 	if sa := bound.Requestors["agent"].ServiceAccount; sa.Node != "worker-7" || sa.Pod != "p-abc123" || !sa.Running {
@@ -47,7 +48,12 @@ func TestNodesAreNeeded(t *testing.T) {
 	if !slices.Contains(s.Needs(), scenarios.KubeletNodes) {
 		t.Errorf("the scenario needs %v", s.Needs())
 	}
-	f := scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: scenarios.GateOn, Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Tokens, scenarios.RBAC}}
+	f := scenarios.Facts{
+		Kubernetes:   "1.37",
+		Binary:       "1.37",
+		Gate:         scenarios.GateOn,
+		Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Tokens, scenarios.RBAC},
+	}
 	if ok, missing, _ := s.Selected(f); ok || !slices.Equal(missing, []scenarios.Capability{scenarios.KubeletNodes}) {
 		t.Errorf("selected: %v, missing: %v", ok, missing)
 	}

@@ -249,7 +249,13 @@ func numberRules(m map[string]any) (out []BoundRule) {
 			out = append(out, BoundRule{Grant: Grant{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs}, Role: m, Rule: i + 1})
 		}
 		if len(r.Resources) > 0 || len(r.NonResourceURLs) == 0 {
-			out = append(out, BoundRule{Grant: Grant{Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, Names: r.ResourceNames}, Role: m, Rule: i + 1})
+			out = append(out,
+				BoundRule{
+					Grant: Grant{Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, Names: r.ResourceNames},
+					Role:  m,
+					Rule:  i + 1,
+				},
+			)
 		}
 	}
 	return out

@@ -48,7 +48,10 @@ func TestCovers(t *testing.T) {
 		{"another subresource of any resource", base(func(g *scenarios.Grant) { g.Resources = list("*/exec") }), with(func(r *resource) { r.Subresource = "log" }), false},
 		{"no resource without subresource", base(func(g *scenarios.Grant) { g.Resources = list("*/exec") }), pod, false},
 		{"pods/* is nothing special", base(func(g *scenarios.Grant) { g.Resources = list("pods/*") }), with(func(r *resource) { r.Subresource = "exec" }), false},
-		{"an extra key with a slash", base(func(g *scenarios.Grant) { g.Resources = list("userextras/acme.com/project") }), with(func(r *resource) { r.Resource, r.Subresource = "userextras", "acme.com/project" }), true},
+		{"an extra key with a slash", base(func(g *scenarios.Grant) { g.Resources = list("userextras/acme.com/project") }), with(func(r *resource) {
+			r.Resource = "userextras"
+			r.Subresource = "acme.com/project"
+		}), true},
 		{"the name", base(func(g *scenarios.Grant) { g.Names = list("db", "web") }), pod, true},
 		{"another name", base(func(g *scenarios.Grant) { g.Names = list("db") }), pod, false},
 		{"names and no name", base(func(g *scenarios.Grant) { g.Names = list("web") }), with(func(r *resource) { r.Name = "" }), false},
@@ -89,7 +92,10 @@ func TestCoversPaths(t *testing.T) {
 		{"/healthz/*", "/healthz", false}, {"/healthz/*", "/healthz/", true}, {"/a*b", "/axb", false},
 	} {
 		g := scenarios.Grant{Subject: scenarios.Subject{User: "bob"}, Verbs: []string{"get"}, NonResourceURLs: []string{c.url}}
-		spec := authorizationv1.SubjectAccessReviewSpec{User: "bob", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: c.path}}
+		spec := authorizationv1.SubjectAccessReviewSpec{
+			User:                  "bob",
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: c.path},
+		}
 		if got := g.Covers(spec); got != c.want {
 			t.Errorf("%s covers %s: %v", c.url, c.path, got)
 		}
@@ -151,9 +157,18 @@ metadata: {name: both}
 		return scenarios.Grant{Subject: s, Verbs: []string{"get"}, NonResourceURLs: []string{"/version"}}
 	}
 	pods := func(s scenarios.Subject, ns string) scenarios.Grant {
-		return scenarios.Grant{Subject: s, Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}, Names: []string{"web"}, Namespace: ns}
+		return scenarios.Grant{
+			Subject:   s,
+			Verbs:     []string{"get"},
+			APIGroups: []string{""},
+			Resources: []string{"pods"},
+			Names:     []string{"web"},
+			Namespace: ns,
+		}
 	}
-	bob, crew, sa := scenarios.Subject{User: "bob"}, scenarios.Subject{Group: "crew"}, scenarios.Subject{User: "system:serviceaccount:sans:sa"}
+	bob := scenarios.Subject{User: "bob"}
+	crew := scenarios.Subject{Group: "crew"}
+	sa := scenarios.Subject{User: "system:serviceaccount:sans:sa"}
 	want := []scenarios.Grant{
 		path(bob), path(crew), path(sa), pods(bob, ""), pods(crew, ""), pods(sa, ""),
 		{Subject: scenarios.Subject{User: "system:serviceaccount:ns1:sa"}, Verbs: []string{"list"}, Resources: []string{"pods", "pod/exec"}, Namespace: "ns1"},

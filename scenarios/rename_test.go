@@ -80,7 +80,8 @@ func FuzzRename(f *testing.F) {
 		const suffix = "-q0q0q0"
 		// Load accepts no name that begins or ends with anything but a letter or digit. A name that equals the escaped
 		// form of the other one cannot be told apart from it.
-		if !plainName(one) || !plainName(two) || strings.ContainsAny(one+two, "%+ ") || strings.Contains(text+one+two, suffix) || !utf8.ValidString(text) {
+		if !plainName(one) || !plainName(two) || strings.ContainsAny(one+two, "%+ ") || strings.Contains(text+one+two, suffix) ||
+			!utf8.ValidString(text) {
 			t.Skip()
 		}
 		there := map[string]string{one: one + suffix, two: two + suffix}

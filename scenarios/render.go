@@ -44,7 +44,13 @@ func (o RBACObject) Objects() []runtime.Object {
 		meta.Annotations = map[string]string{"authzconf.dev/scenario": o.Scenario}
 	}
 	rules := seq.Map(o.Grants, func(g Grant) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources, ResourceNames: g.Names, NonResourceURLs: g.NonResourceURLs}
+		return rbacv1.PolicyRule{
+			Verbs:           g.Verbs,
+			APIGroups:       g.APIGroups,
+			Resources:       g.Resources,
+			ResourceNames:   g.Names,
+			NonResourceURLs: g.NonResourceURLs,
+		}
 	})
 	subjects := []rbacv1.Subject{rbacSubject(o.Subject)}
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: o.Name}
@@ -194,7 +200,12 @@ func (g Grant) Review() authorizationv1.SubjectAccessReviewSpec {
 	}
 	resource, sub, _ := strings.Cut(g.Resources[0], "/")
 	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-		Verb: g.Verbs[0], Group: g.APIGroups[0], Resource: resource, Subresource: sub, Namespace: g.Namespace, Name: strings.Join(g.Names, ""),
+		Verb:        g.Verbs[0],
+		Group:       g.APIGroups[0],
+		Resource:    resource,
+		Subresource: sub,
+		Namespace:   g.Namespace,
+		Name:        strings.Join(g.Names, ""),
 	}
 	return spec
 }
@@ -323,7 +334,10 @@ func (u User) Render() string {
 
 // RenderExtra returns the extra of a user on one line.
 func RenderExtra(extra map[string][]string) string {
-	parts := seq.Map(slices.Sorted(maps.Keys(extra)), func(k string) string { return fmt.Sprintf("%s=%q", Printable(k), printables(extra[k])) })
+	parts := seq.Map(
+		slices.Sorted(maps.Keys(extra)),
+		func(k string) string { return fmt.Sprintf("%s=%q", Printable(k), printables(extra[k])) },
+	)
 	return "{" + strings.Join(parts, " ") + "}"
 }
 

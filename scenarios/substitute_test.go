@@ -79,7 +79,10 @@ func TestOutside(t *testing.T) {
 			t.Errorf("expected %q, got %q", why, got)
 		}
 	}
-	fine := &scenarios.Scenario{Suffix: "abc", Steps: []scenarios.Step{{Request: &scenarios.Request{Verb: "create", Resource: "pods", Namespace: "n-abc"}}}}
+	fine := &scenarios.Scenario{
+		Suffix: "abc",
+		Steps:  []scenarios.Step{{Request: &scenarios.Request{Verb: "create", Resource: "pods", Namespace: "n-abc"}}},
+	}
 	if got := fine.Outside(); got != "" {
 		t.Errorf("a request in its own namespace: %s", got)
 	}

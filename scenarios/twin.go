@@ -44,7 +44,10 @@ func findRespects(s *Scenario, denied int, t *Scenario, allowed int) (out []stri
 	compare("request", areSameRequest(r, a))
 	outcome := s.Steps[denied].outcome()
 	decidesUser := outcome == RequestForbidden && r.WantedUser() != "" && a.WantedUser() != ""
-	compare("permissions", outcome == BadRequest || slices.Equal(s.permissionsAt(denied, decidesUser), t.permissionsAt(allowed, decidesUser)))
+	compare(
+		"permissions",
+		outcome == BadRequest || slices.Equal(s.permissionsAt(denied, decidesUser), t.permissionsAt(allowed, decidesUser)),
+	)
 	areSameVersions := s.Requires.Kubernetes == t.Requires.Kubernetes && s.Requires.Binary == t.Requires.Binary
 	if len(out) == 0 && !areSameVersions {
 		out = append(out, "versions")
@@ -177,8 +180,10 @@ func checkTwin(f *loadedFile, set *Set, broken map[string]bool) {
 	}
 	if s.Twin == "" {
 		for _, step := range s.unpaired(denials...) {
-			src.failAt(at("steps", step, "expect", "outcome"),
-				"the request is denied and the scenario has no twin (expected the ID of a scenario that differs in one respect and is allowed, or the same request allowed in another step)")
+			src.failAt(
+				at("steps", step, "expect", "outcome"),
+				"the request is denied and the scenario has no twin (expected the ID of a scenario that differs in one respect and is allowed, or the same request allowed in another step)",
+			)
 		}
 		return
 	}
@@ -220,5 +225,11 @@ func compareTwin(src *source, s *Scenario, denied int, twin *Scenario) {
 		src.failAt(path, "twin %q is the same in every respect and allowed (expected it to differ in one)", twin.ID)
 		return
 	}
-	src.failAt(path, "twin %q differs in %d respects: %s (expected an allowed request that differs in one)", twin.ID, len(nearest), strings.Join(nearest, ", "))
+	src.failAt(
+		path,
+		"twin %q differs in %d respects: %s (expected an allowed request that differs in one)",
+		twin.ID,
+		len(nearest),
+		strings.Join(nearest, ", "),
+	)
 }

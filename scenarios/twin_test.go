@@ -26,7 +26,8 @@ steps:
 `
 
 // deniedTwin makes the denied copy of allowedTwin that the tests change.
-var deniedTwin = strings.NewReplacer("outcome: allowed", "outcome: impersonationForbidden", "steps:", "twin: allowed\nsteps:").Replace(allowedTwin)
+var deniedTwin = strings.NewReplacer("outcome: allowed", "outcome: impersonationForbidden", "steps:", "twin: allowed\nsteps:").
+	Replace(allowedTwin)
 
 func TestTwin(t *testing.T) {
 	const (

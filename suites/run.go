@@ -91,7 +91,10 @@ func (f *givenFlag) IsBoolFlag() bool { return f.flag.Value.Type() == "bool" }
 func (s *Suite) RunSpecs(t *testing.T) {
 	t.Helper()
 	if flag.NArg() > 0 {
-		t.Fatalf("%q are not flags of the suite (expected flags such as --gate=on behind -args of go test, or behind -- of ginkgo)", flag.Args())
+		t.Fatalf(
+			"%q are not flags of the suite (expected flags such as --gate=on behind -args of go test, or behind -- of ginkgo)",
+			flag.Args(),
+		)
 	}
 	if len(s.setFlags) == 0 {
 		t.Skipf("no cluster was asked for: ginkgo ./suites/%s -- --help lists the flags, and docs/suites.md has examples", s.Name)

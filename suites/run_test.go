@@ -31,18 +31,22 @@ func TestDice(t *testing.T) {
 		passes bool
 		want   []string
 	}{
-		"no flags":            {"", true, nil},
-		"passed":              {"--throws=3", true, []string{"3 Passed", "report.html"}},
-		"failed":              {"--throws=4", false, []string{"4 is more than 3", "Expected and observed numbers", "3 Passed", "1 Failed"}},
-		"not judged":          {"--throws=2 --idle", false, []string{"there is no evidence", "outcome: invalid"}},
-		"focus of Ginkgo":     {"--throws=4 -ginkgo.focus=throw-[01]", true, []string{"2 Passed", "2 Skipped"}},
-		"labels of Ginkgo":    {"--throws=4 -ginkgo.label-filter=!even", true, []string{"2 Passed", "2 Skipped"}},
-		"focus of authzconf":  {"--throws=4 --focus=throw-[01]", true, []string{"Ran 2 of 2 Specs"}},
-		"nothing is left":     {"--throws=4 -ginkgo.focus=nothing", false, []string{"Ginkgo's filters leave no case"}},
-		"required and left":   {"--throws=4 --require=core -ginkgo.focus=throw-0", false, []string{"required and not judged"}},
-		"flags behind --":     {"-- --throws=3", false, []string{"are not flags of the suite"}},
-		"bad flag":            {"--throws=0", false, []string{"--throws 0: expected at least 1"}},
-		"processes":           {"--throws=2 -ginkgo.parallel.total=2 -ginkgo.parallel.process=1 -ginkgo.parallel.host=127.0.0.1:1", false, []string{"-p and --procs are refused"}},
+		"no flags":           {"", true, nil},
+		"passed":             {"--throws=3", true, []string{"3 Passed", "report.html"}},
+		"failed":             {"--throws=4", false, []string{"4 is more than 3", "Expected and observed numbers", "3 Passed", "1 Failed"}},
+		"not judged":         {"--throws=2 --idle", false, []string{"there is no evidence", "outcome: invalid"}},
+		"focus of Ginkgo":    {"--throws=4 -ginkgo.focus=throw-[01]", true, []string{"2 Passed", "2 Skipped"}},
+		"labels of Ginkgo":   {"--throws=4 -ginkgo.label-filter=!even", true, []string{"2 Passed", "2 Skipped"}},
+		"focus of authzconf": {"--throws=4 --focus=throw-[01]", true, []string{"Ran 2 of 2 Specs"}},
+		"nothing is left":    {"--throws=4 -ginkgo.focus=nothing", false, []string{"Ginkgo's filters leave no case"}},
+		"required and left":  {"--throws=4 --require=core -ginkgo.focus=throw-0", false, []string{"required and not judged"}},
+		"flags behind --":    {"-- --throws=3", false, []string{"are not flags of the suite"}},
+		"bad flag":           {"--throws=0", false, []string{"--throws 0: expected at least 1"}},
+		"processes": {
+			"--throws=2 -ginkgo.parallel.total=2 -ginkgo.parallel.process=1 -ginkgo.parallel.host=127.0.0.1:1",
+			false,
+			[]string{"-p and --procs are refused"},
+		},
 		"attempts":            {"--throws=2 -ginkgo.flake-attempts=2", false, []string{"--flake-attempts is refused"}},
 		"in a random order":   {"--throws=3 -ginkgo.randomize-all -ginkgo.seed=7", true, []string{"3 Passed"}},
 		"with a JUnit report": {"--throws=3 -ginkgo.junit-report=junit.xml", true, []string{"3 Passed"}},
@@ -76,7 +80,8 @@ func TestDice(t *testing.T) {
 // everything would be green.
 func TestGinkgo(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "out")
-	out, err := exec.CommandContext(t.Context(), "go", "run", "github.com/onsi/ginkgo/v2/ginkgo", "--no-color", "./internal/dice", "--", "--throws=3", "--report-dir="+folder).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "run", "github.com/onsi/ginkgo/v2/ginkgo", "--no-color", "./internal/dice", "--", "--throws=3", "--report-dir="+folder).
+		CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "3 Passed") {
 		t.Errorf("%v\n%s", err, out)
 	}

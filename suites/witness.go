@@ -29,7 +29,9 @@ func addWitness(path string, r *reports.Report) error {
 		for j := range r.Groups {
 			g := &r.Groups[j]
 			for _, fact := range pages.ListProperties(g) {
-				properties.Properties = append(properties.Properties, reporters.JUnitProperty{Name: g.Name + " " + fact.Name, Value: fact.Value})
+				properties.Properties = append(properties.Properties,
+					reporters.JUnitProperty{Name: g.Name + " " + fact.Name, Value: fact.Value},
+				)
 			}
 		}
 	}

@@ -63,7 +63,11 @@ func TestMessageMatches(t *testing.T) {
 // the request was never authorized.
 func TestForbiddenInOtherWords(t *testing.T) {
 	words := func(o *Observation) {
-		o.Response = Response{Code: 403, AuditID: "id1", Body: `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"ask the owner"}`}
+		o.Response = Response{
+			Code:    403,
+			AuditID: "id1",
+			Body:    `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"ask the owner"}`,
+		}
 		event, _, _ := strings.Cut(string(o.Audit), `"impersonatedUser"`)
 		o.Audit = []byte(strings.Replace(event, `{"code":200},`, `{"code":403,"status":"Failure","reason":"Forbidden","message":"ask the owner"},"userAgent":"authzconf","sourceIPs":["127.0.0.1"]}`, 1))
 		o.Reviews, o.Metrics = nil, nil
@@ -95,7 +99,11 @@ func TestForbiddenInOtherWords(t *testing.T) {
 // TestHeadersTooLarge checks that a request which the HTTP server refuses needs no audit event.
 func TestHeadersTooLarge(t *testing.T) {
 	refused := func(o *Observation) {
-		*o = Observation{Request: o.Request, Response: Response{Code: 431, Body: "431 Request Header Fields Too Large"}, Reviews: []Review{}}
+		*o = Observation{
+			Request:  o.Request,
+			Response: Response{Code: 431, Body: "431 Request Header Fields Too Large"},
+			Reviews:  []Review{},
+		}
 	}
 	expect := scenarios.Expect{Outcome: scenarios.HeadersTooLarge, Code: 431, Reviews: []scenarios.Review{}}
 	if r := judged(func(e *scenarios.Expect) { *e = expect }, refused); r.Verdict != Passed {
@@ -152,7 +160,11 @@ func TestUnstatedFieldsAreJudged(t *testing.T) {
 func TestDetailsAgreeWithRefusal(t *testing.T) {
 	const message = `pods \"web\" is forbidden: User \"alice-abc123\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope`
 	for details, want := range map[string]Verdict{
-		`{"name":"web","kind":"pods"}`: Passed, `{"kind":"pods"}`: Failed, `{"name":"web","group":"apps","kind":"pods"}`: Failed, `{"name":"we","kind":"pods"}`: Failed, `{}`: Failed,
+		`{"name":"web","kind":"pods"}`:                Passed,
+		`{"kind":"pods"}`:                             Failed,
+		`{"name":"web","group":"apps","kind":"pods"}`: Failed,
+		`{"name":"we","kind":"pods"}`:                 Failed,
+		`{}`:                                          Failed,
 	} {
 		body := `{"kind":"Status","status":"Failure","reason":"Forbidden","message":"` + message + `","details":` + details + `,"code":403}`
 		r := judged(func(e *scenarios.Expect) { *e = scenarios.Expect{Outcome: scenarios.ImpersonationForbidden} }, func(o *Observation) {

@@ -32,7 +32,9 @@ func (v *stepJudge) checkBackend() {
 // backendBehaviour describes what reached the aggregated API server, a line for each request.
 func backendBehaviour(o *Observation) []string {
 	return seq.Map(o.Backend, func(r BackendRequest) string {
-		return strings.TrimSpace("backend: " + r.Method + " " + r.URL + " by " + r.User.Render() + " " + scenarios.RenderExtra(r.Impersonation))
+		return strings.TrimSpace(
+			"backend: " + r.Method + " " + r.URL + " by " + r.User.Render() + " " + scenarios.RenderExtra(r.Impersonation),
+		)
 	})
 }
 

@@ -68,7 +68,11 @@ func differInEventsOnly(r, control Result) bool {
 // differAlike reports whether both runs failed in the same fields of the same steps. The values are not compared,
 // because fresh names occur in them.
 func differAlike(r, control Result) bool {
-	return slices.EqualFunc(r.Differences, control.Differences, func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field })
+	return slices.EqualFunc(
+		r.Differences,
+		control.Differences,
+		func(x, y Difference) bool { return x.Step == y.Step && x.Field == y.Field },
+	)
 }
 
 // findWrongDecision finds a review that was decided otherwise than the grants in force say. Scenarios that change

@@ -52,7 +52,11 @@ func (j *judge) judgeConcurrent(first int, group []scenarios.Step, observations 
 	case !statesReviews:
 	case j.hasCapability(scenarios.Reviews):
 		groupJudge.compare("reviews (at most)", strconv.Itoa(len(want)), strconv.Itoa(max(len(want), len(got))))
-		groupJudge.compare("reviews (in any order)", scenarios.List(sets.List(sets.New(want...))), scenarios.List(sets.List(sets.New(got...))))
+		groupJudge.compare(
+			"reviews (in any order)",
+			scenarios.List(sets.List(sets.New(want...))),
+			scenarios.List(sets.List(sets.New(got...))),
+		)
 	default:
 		j.addNotJudged("reviews")
 	}

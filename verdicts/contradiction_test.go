@@ -41,7 +41,11 @@ func TestFindContradiction(t *testing.T) {
 		"another was refused":        {as: alice, decision: "forbid", message: `pods "x" is forbidden: User "` + proxy + `" cannot list resource "pods"`, wrong: true},
 		"refused without a decision": {message: `pods "x" is forbidden: User "` + proxy + `" cannot list resource "pods"`, wrong: true},
 	} {
-		e := &auditv1.Event{User: authenticationv1.UserInfo{Username: proxy}, Annotations: map[string]string{}, ResponseStatus: &metav1.Status{Message: c.message}}
+		e := &auditv1.Event{
+			User:           authenticationv1.UserInfo{Username: proxy},
+			Annotations:    map[string]string{},
+			ResponseStatus: &metav1.Status{Message: c.message},
+		}
 		if c.as != "" {
 			e.ImpersonatedUser = &authenticationv1.UserInfo{Username: c.as, Groups: []string{c.group}}
 		}

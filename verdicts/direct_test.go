@@ -37,7 +37,14 @@ func TestAuthorizersAreAskedAboutRequestor(t *testing.T) {
 		c.change(o)
 		s := listAsBob()
 		bound, _ := s.BindOn(suffix, nil)
-		v := &stepJudge{judge: &judge{s: bound, e: e}, o: o, request: &scenarios.Request{}, expect: &scenarios.Expect{}, requestor: bound.Requestors["alice"], event: AuditOf(o)}
+		v := &stepJudge{
+			judge:     &judge{s: bound, e: e},
+			o:         o,
+			request:   &scenarios.Request{},
+			expect:    &scenarios.Expect{},
+			requestor: bound.Requestors["alice"],
+			event:     AuditOf(o),
+		}
 		v.decided, _ = DeriveDecisions(o.Reviews)
 		v.checkReviews()
 		if ok := len(v.result.Differences) == 0; ok != c.ok {

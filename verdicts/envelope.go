@@ -99,7 +99,11 @@ func (v *stepJudge) checkTimes(field string, ev *auditv1.Event) {
 // Source: the API conventions of Kubernetes, response status kind.
 func (v *stepJudge) checkAnswer() {
 	if st := v.status; st != nil && v.o.Response.Code >= codeBadRequest {
-		v.compare("status", fmt.Sprintf("%s of v1, %d", metav1.StatusFailure, v.o.Response.Code), fmt.Sprintf("%s of %s, %d", st.Status, st.APIVersion, st.Code))
+		v.compare(
+			"status",
+			fmt.Sprintf("%s of v1, %d", metav1.StatusFailure, v.o.Response.Code),
+			fmt.Sprintf("%s of %s, %d", st.Status, st.APIVersion, st.Code),
+		)
 	}
 	var body struct{ Spec, Kind any }
 	isCreated := v.o.Response.Code == codeCreated
@@ -172,7 +176,13 @@ func (v *stepJudge) checkWebhook() (problem string) {
 		}
 		if !v.isPossibleAnswer(r) {
 			want := scriptedDecisions[v.findRule(r).Answer]
-			return fmt.Sprintf("the webhook at %q is said to have answered %q to %s, by the scenario %q", r.Point, r.Decision, describeSpec(r.Spec), want)
+			return fmt.Sprintf(
+				"the webhook at %q is said to have answered %q to %s, by the scenario %q",
+				r.Point,
+				r.Decision,
+				describeSpec(r.Spec),
+				want,
+			)
 		}
 	}
 	if v.s.Requires.Chain == "webhook-first" && v.isOnlyRules() { // when it breaks it is asked again
@@ -305,7 +315,8 @@ func (v *stepJudge) expectedReasonToAllow(got string) string {
 		return got
 	}
 	reasons := v.s.AllowedBy(specOfRequest(u, info))
-	isOfNodeAuthorizer := got == "" && slices.Contains(u.Groups, user.NodesGroup) // the Node authorizer stands before RBAC and gives no reason
+	isOfNodeAuthorizer := got == "" &&
+		slices.Contains(u.Groups, user.NodesGroup) // the Node authorizer stands before RBAC and gives no reason
 	if isOfNodeAuthorizer || slices.Contains(reasons, got) {
 		return got
 	}
@@ -407,7 +418,15 @@ func FindContradiction(e *auditv1.Event) string {
 	if !contradicts {
 		return ""
 	}
-	return fmt.Sprintf("the event %s is of %q in the groups %q, was decided %q for the reason %q, and answered %q", e.AuditID, s.user.Username, s.user.Groups, s.decision, s.reason, s.message)
+	return fmt.Sprintf(
+		"the event %s is of %q in the groups %q, was decided %q for the reason %q, and answered %q",
+		e.AuditID,
+		s.user.Username,
+		s.user.Groups,
+		s.decision,
+		s.reason,
+		s.message,
+	)
 }
 
 // statement is what an audit event says of a decision.

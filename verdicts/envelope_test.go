@@ -56,7 +56,11 @@ func TestAnswerRepeatsTheQuestion(t *testing.T) {
 		strings.Replace(asked, `["a"]`, `["b"]`, 1):                1,
 		`{"kind":"SubjectAccessReview"}`:                           1,
 	} {
-		v := &stepJudge{judge: &judge{}, request: &scenarios.Request{}, o: &Observation{Request: SentRequest{Body: json.RawMessage(asked)}, Response: Response{Code: 201, Body: answer}}}
+		v := &stepJudge{
+			judge:   &judge{},
+			request: &scenarios.Request{},
+			o:       &Observation{Request: SentRequest{Body: json.RawMessage(asked)}, Response: Response{Code: 201, Body: answer}},
+		}
 		if v.checkAnswer(); len(v.result.Differences) != want {
 			t.Errorf("%s: %v", answer, v.result.Differences)
 		}

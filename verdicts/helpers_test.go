@@ -18,7 +18,9 @@ import (
 // TestContradictsGrants checks that a granted permission must be allowed and that nobody may impersonate without one.
 // Ordinary verbs may be allowed by what every cluster grants.
 func TestContradictsGrants(t *testing.T) {
-	granted := []scenarios.Grant{{Subject: scenarios.Subject{User: "bob"}, Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"users", "pods"}}}
+	granted := []scenarios.Grant{
+		{Subject: scenarios.Subject{User: "bob"}, Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"users", "pods"}},
+	}
 	for _, c := range []struct {
 		user, verb, resource string
 		decision             scenarios.Decision
@@ -35,7 +37,10 @@ func TestContradictsGrants(t *testing.T) {
 		{"eve", "impersonate", "users", scenarios.NoOpinion, false},
 		{"eve", "impersonate:user-info", "users", scenarios.Allow, true},
 	} {
-		spec := authorizationv1.SubjectAccessReviewSpec{User: c.user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: c.verb, Resource: c.resource}}
+		spec := authorizationv1.SubjectAccessReviewSpec{
+			User:               c.user,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: c.verb, Resource: c.resource},
+		}
 		if got := contradictsGrants(DecidedReview{Spec: spec, Decision: c.decision}, granted); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -113,12 +118,27 @@ func TestObjectsOfEvents(t *testing.T) {
 // scripted webhook answers by its rules where only they decide.
 func TestPossibleAnswers(t *testing.T) {
 	about := func(user string) authorizationv1.SubjectAccessReviewSpec {
-		return authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}}
+		return authorizationv1.SubjectAccessReviewSpec{
+			User:               user,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"},
+		}
 	}
 	rule := func(user string, answer scenarios.PolicyAnswer) scenarios.PolicyRule {
-		return scenarios.PolicyRule{Answer: answer, For: scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}}
+		return scenarios.PolicyRule{
+			Answer: answer,
+			For: scenarios.Grant{
+				Subject:   scenarios.Subject{User: user},
+				Verbs:     []string{"list"},
+				APIGroups: []string{""},
+				Resources: []string{"pods"},
+			},
+		}
 	}
-	rules := []scenarios.PolicyRule{rule("bob", scenarios.AnswerAllow), rule("eve", scenarios.AnswerBoth), rule("fail", scenarios.AnswerError)}
+	rules := []scenarios.PolicyRule{
+		rule("bob", scenarios.AnswerAllow),
+		rule("eve", scenarios.AnswerBoth),
+		rule("fail", scenarios.AnswerError),
+	}
 	for _, c := range []struct {
 		point, user  string
 		decision     scenarios.Decision
@@ -151,7 +171,14 @@ func TestPossibleAnswers(t *testing.T) {
 // TestAboutRequest checks that the webhook's reason is taken from the review that asks for the request.
 func TestAboutRequest(t *testing.T) {
 	info := &request.RequestInfo{IsResourceRequest: true, Verb: "get", Resource: "pods", Subresource: "log", Namespace: "shop", Name: "web"}
-	same := authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Subresource: "log", Namespace: "shop", Name: "web", Version: "v1"}
+	same := authorizationv1.ResourceAttributes{
+		Verb:        "get",
+		Resource:    "pods",
+		Subresource: "log",
+		Namespace:   "shop",
+		Name:        "web",
+		Version:     "v1",
+	}
 	if !isAboutRequest(&same, info) {
 		t.Error("not the same")
 	}
@@ -192,7 +219,11 @@ func TestStaleTokens(t *testing.T) {
 		{"-2m", "subject: eve, seconds after warning threshold: 120", 1},
 	} {
 		sa := &scenarios.ServiceAccount{Namespace: "shop", Name: "cart", Times: map[string]string{"warnafter": c.warnAfter}}
-		v := &stepJudge{judge: &judge{}, requestor: scenarios.Requestor{ServiceAccount: sa}, event: &auditv1.Event{Annotations: map[string]string{}}}
+		v := &stepJudge{
+			judge:     &judge{},
+			requestor: scenarios.Requestor{ServiceAccount: sa},
+			event:     &auditv1.Event{Annotations: map[string]string{}},
+		}
 		if c.got != "" {
 			v.event.Annotations[staleAnnotation] = c.got
 		}

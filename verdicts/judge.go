@@ -42,7 +42,10 @@ func (j *judge) judgeScenario(s *scenarios.Scenario) Result {
 	e := j.e
 	j.result = Result{Scenario: s.ID, Level: s.Level, Cell: e.Cell.Name}
 	if s.Digest != e.Digest {
-		return j.makeInvalid(BlameHarness, "the evidence was made with another text of this scenario (digest "+shorten(e.Digest)+", not "+shorten(s.Digest)+")")
+		return j.makeInvalid(
+			BlameHarness,
+			"the evidence was made with another text of this scenario (digest "+shorten(e.Digest)+", not "+shorten(s.Digest)+")",
+		)
 	}
 	if len(e.Problems) > 0 {
 		return j.judgeProblem(e.Problems[0])
@@ -173,7 +176,14 @@ func (j *judge) judgeGroup(first int, group []scenarios.Step, observations []Obs
 // newStepJudge returns the judge of one request.
 func (j *judge) newStepJudge(i int, st *scenarios.Step, o *Observation) *stepJudge {
 	return &stepJudge{
-		judge: j, index: i, request: st.Request, requestor: j.s.Requestors[st.Request.By], expect: st.Expect.Answered(o.Response.Code), o: o, event: AuditOf(o), status: StatusOf(o.Response),
+		judge:        j,
+		index:        i,
+		request:      st.Request,
+		requestor:    j.s.Requestors[st.Request.By],
+		expect:       st.Expect.Answered(o.Response.Code),
+		o:            o,
+		event:        AuditOf(o),
+		status:       StatusOf(o.Response),
 		isFromClient: j.s.Steps[i].Kubectl != nil,
 	}
 }

@@ -67,8 +67,12 @@ func newEvidence() *Evidence {
 		Capabilities: scenarios.AllCapabilities(),
 		Steps: []Observation{{
 			Request: SentRequest{
-				Requestor: alice, Credential: &scenarios.User{Name: alice}, Method: "GET", URL: "/api/v1/pods?resourceVersion=0", UserAgent: "authzconf",
-				Headers: map[string][]string{"Impersonate-User": {bob}},
+				Requestor:  alice,
+				Credential: &scenarios.User{Name: alice},
+				Method:     "GET",
+				URL:        "/api/v1/pods?resourceVersion=0",
+				UserAgent:  "authzconf",
+				Headers:    map[string][]string{"Impersonate-User": {bob}},
 			},
 			Response: Response{Code: 200, AuditID: "id1", Body: `{"kind":"PodList"}`},
 			Reviews: []Review{
@@ -82,9 +86,13 @@ func newEvidence() *Evidence {
 				"impersonatedUser":{"username":"` + bob + `","groups":["system:authenticated"]},
 				"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},
 				"userAgent":"authzconf","sourceIPs":["127.0.0.1"],"annotations":{"authorization.k8s.io/decision":"allow",
-				"authorization.k8s.io/reason":"RBAC: allowed by ClusterRoleBinding \"authzconf-` + suffix + `-1\" of ClusterRole \"authzconf-` + suffix + `-1\" to User \"` + bob + `\""}}`),
-			Metrics: append(samples("apiserver_impersonation_attempts", 1), samples("apiserver_impersonation_authorization_attempts", 2)...),
-		}},
+				"authorization.k8s.io/reason":"RBAC: allowed by ClusterRoleBinding \"authzconf-` + suffix + `-1\" of ClusterRole \"authzconf-` + suffix + `-1\" to User \"` + bob + `\""}}`,
+			),
+			Metrics: append(
+				samples("apiserver_impersonation_attempts", 1),
+				samples("apiserver_impersonation_authorization_attempts", 2)...),
+		},
+		},
 	}
 }
 
@@ -108,12 +116,26 @@ func TestJudgeNotices(t *testing.T) {
 		"time of another request": {func(e *Evidence) {
 			first(e).Sent = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			first(e).Answered = first(e).Sent
-			inAudit(`"level"`, `"requestReceivedTimestamp":"2001-01-01T00:00:00.000000Z","stageTimestamp":"2001-01-01T00:00:00.000000Z","level"`)(e)
+			inAudit(
+				`"level"`,
+				`"requestReceivedTimestamp":"2001-01-01T00:00:00.000000Z","stageTimestamp":"2001-01-01T00:00:00.000000Z","level"`,
+			)(
+				e,
+			)
 		}, "audit.requestReceivedTimestamp"},
-		"end before the beginning":     {inAudit(`"level"`, `"requestReceivedTimestamp":"2001-01-01T00:00:00.000000Z","level"`), "audit.stageTimestamp"},
-		"a second event":               {func(e *Evidence) { first(e).AuditAgain = first(e).Audit }, "audit (events)"},
-		"the answer in the event":      {inAudit(`"level":"Metadata"`, `"level":"Metadata","responseObject":{"kind":"PodList"}`), "audit (objects)"},
-		"the body in the event":        {inAudit(`"level":"Metadata"`, `"level":"Metadata","requestObject":{"kind":"Pod"}`), "audit (objects)"},
+		"end before the beginning": {
+			inAudit(`"level"`, `"requestReceivedTimestamp":"2001-01-01T00:00:00.000000Z","level"`),
+			"audit.stageTimestamp",
+		},
+		"a second event": {func(e *Evidence) { first(e).AuditAgain = first(e).Audit }, "audit (events)"},
+		"the answer in the event": {
+			inAudit(`"level":"Metadata"`, `"level":"Metadata","responseObject":{"kind":"PodList"}`),
+			"audit (objects)",
+		},
+		"the body in the event": {
+			inAudit(`"level":"Metadata"`, `"level":"Metadata","requestObject":{"kind":"Pod"}`),
+			"audit (objects)",
+		},
 		"another level":                {inAudit(`"level":"Metadata"`, `"level":"Request"`), "audit (type)"},
 		"UID of the object":            {inAudit(`{"resource":"pods"`, `{"resource":"pods","uid":"7"`), "audit.objectRef"},
 		"version of the object":        {inAudit(`{"resource":"pods"`, `{"resource":"pods","resourceVersion":"7"`), "audit.objectRef"},
@@ -124,16 +146,22 @@ func TestJudgeNotices(t *testing.T) {
 			first(e).Response.Code = 403
 			first(e).Audit = json.RawMessage(strings.Replace(string(first(e).Audit), `"allow"`, `"forbid"`, 1))
 		}, "outcome"},
-		"review name":        {func(e *Evidence) { first(e).Reviews[1].Spec.ResourceAttributes.Name = "carol" }, "reviews[1].name"},
-		"review namespace":   {func(e *Evidence) { first(e).Reviews[0].Spec.ResourceAttributes.Namespace = "ns" }, "reviews[0].namespace"},
-		"review version":     {func(e *Evidence) { first(e).Reviews[0].Spec.ResourceAttributes.Version = "" }, "reviews[0].version"},
-		"review subresource": {func(e *Evidence) { first(e).Reviews[2].Spec.ResourceAttributes.Subresource = "log" }, "reviews[2].subresource"},
+		"review name":      {func(e *Evidence) { first(e).Reviews[1].Spec.ResourceAttributes.Name = "carol" }, "reviews[1].name"},
+		"review namespace": {func(e *Evidence) { first(e).Reviews[0].Spec.ResourceAttributes.Namespace = "ns" }, "reviews[0].namespace"},
+		"review version":   {func(e *Evidence) { first(e).Reviews[0].Spec.ResourceAttributes.Version = "" }, "reviews[0].version"},
+		"review subresource": {
+			func(e *Evidence) { first(e).Reviews[2].Spec.ResourceAttributes.Subresource = "log" },
+			"reviews[2].subresource",
+		},
 		"requestor's groups": {func(e *Evidence) { first(e).Reviews[0].Spec.Groups = nil }, "reviews[0].requestor"},
 		"order": {func(e *Evidence) {
 			r := first(e).Reviews
 			r[0], r[1] = r[1], r[0]
 		}, "reviews[0].verb"},
-		"groups of the final review": {func(e *Evidence) { first(e).Reviews[2].Spec.Groups = []string{"system:masters"} }, "user in the final review"},
+		"groups of the final review": {
+			func(e *Evidence) { first(e).Reviews[2].Spec.Groups = []string{"system:masters"} },
+			"user in the final review",
+		},
 		"constraint in the audit event": {func(e *Evidence) {
 			first(e).Audit = json.RawMessage(strings.Replace(string(first(e).Audit), "impersonate:user-info", "impersonate", 1))
 		}, "audit.constraint"},
@@ -145,35 +173,77 @@ func TestJudgeNotices(t *testing.T) {
 		}, "outcome in the audit event"},
 		"attempts":  {func(e *Evidence) { first(e).Metrics[0].Delta = 2 }, "metrics.attempts"},
 		"histogram": {func(e *Evidence) { first(e).Metrics[1].Delta = 2 }, "metrics.attempts (duration histogram)"},
-		"a field that nobody knows in the impersonated user": {inAudit(`"impersonatedUser":{`, `"impersonatedUser":{"roles":["admin"],`), "audit (fields)"},
-		"a field that nobody knows in the event":             {inAudit(`"verb":`, `"roles":["admin"],"verb":`), "audit (fields)"},
-		"a field there twice":                                {inAudit(`"verb":`, `"verb":"get","verb":`), "audit (fields)"},
-		"level of the event":                                 {inAudit(`Metadata`, `Request`), "audit (type)"},
-		"type of the event":                                  {inAudit(`audit.k8s.io/v1`, `audit.k8s.io/v2`), "audit (type)"},
-		"an event from before its request":                   {inAudit(`"verb":`, `"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z","verb":`), "audit.stageTimestamp"},
-		"an annotation that nobody knows":                    {inAudit(`"annotations":{`, `"annotations":{"authorization.k8s.io/role":"x",`), "audit.annotations"},
-		"user of the event":                                  {inAudit(`"user":{"username":"alice`, `"user":{"username":"eve`), "audit.user"},
-		"groups of the event":                                {inAudit(`"groups":["system:authenticated"]},`, `"groups":["system:masters"]},`), "audit.user"},
-		"verb of the event":                                  {inAudit(`"verb":"list"`, `"verb":"get"`), "audit.verb"},
-		"stage of the event":                                 {inAudit(`ResponseComplete`, `Panic`), "audit.stage"},
-		"URI of the event":                                   {inAudit(`/api/v1/pods`, `/api/v1/nodes`), "audit.requestURI"},
-		"object of the event":                                {inAudit(`"resource":"pods"`, `"resource":"nodes"`), "audit.objectRef"},
-		"code of the event":                                  {inAudit(`"code":200`, `"code":201`), "audit.responseStatus.code"},
-		"another request's event":                            {inAudit(`"auditID":"id1"`, `"auditID":"id2"`), "audit.auditID"},
-		"event that is no event":                             {func(e *Evidence) { first(e).Audit = json.RawMessage(`{"level":7}`) }, "audit"},
-		"UID of the requestor":                               {func(e *Evidence) { first(e).Reviews[0].Spec.UID = "7" }, "reviews[0].requestor"},
-		"user agent of the event":                            {inAudit(`"userAgent":"authzconf"`, `"userAgent":"authzconf/1"`), "audit.userAgent"},
-		"address of the event":                               {inAudit(`127.0.0.1`, `127.0.0.2`), "audit.sourceIPs"},
-		"no address in the event":                            {inAudit(`["127.0.0.1"]`, `[]`), "audit.sourceIPs"},
-		"reason names another":                               {inAudit(`-1\" of`, `-0\" of`), "audit.reason"},
-		"reason names another kind":                          {inAudit(`to User`, `to Group`), "audit.reason"},
-		"no reason":                                          {inAudit(`authorization.k8s.io/reason`, `pod-security.kubernetes.io/why`), "audit.reason"},
-		"empty reason":                                       {inAudit(`"authorization.k8s.io/reason":"`, `"authorization.k8s.io/reason":"","pod-security.kubernetes.io/x":"`), "audit.reason"},
-		"token called stale":                                 {inAudit(`"authorization.k8s.io/reason":`, `"authentication.k8s.io/stale-token":"x","authorization.k8s.io/reason":`), "audit.annotations"},
-		"built-in of somebody else":                          {inAudit(`RBAC: allowed by ClusterRoleBinding \"authzconf-`, `RBAC: allowed by ClusterRoleBinding \"system:`), "audit.reason"},
-		"label of a metric":                                  {func(e *Evidence) { first(e).Metrics[0].Labels = []string{"user=bob"} }, "metrics.labels of apiserver_impersonation_attempts_total"},
-		"type of a metric":                                   {func(e *Evidence) { first(e).Metrics[1].Type = "gauge" }, "metrics.type of apiserver_impersonation_attempts_duration_seconds_count"},
-		"value of a metric's label":                          {func(e *Evidence) { first(e).Metrics[0].Mode = "user" }, "metrics.attempts"},
+		"a field that nobody knows in the impersonated user": {
+			inAudit(`"impersonatedUser":{`, `"impersonatedUser":{"roles":["admin"],`),
+			"audit (fields)",
+		},
+		"a field that nobody knows in the event": {inAudit(`"verb":`, `"roles":["admin"],"verb":`), "audit (fields)"},
+		"a field there twice":                    {inAudit(`"verb":`, `"verb":"get","verb":`), "audit (fields)"},
+		"level of the event":                     {inAudit(`Metadata`, `Request`), "audit (type)"},
+		"type of the event":                      {inAudit(`audit.k8s.io/v1`, `audit.k8s.io/v2`), "audit (type)"},
+		"an event from before its request": {
+			inAudit(`"verb":`, `"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z","verb":`),
+			"audit.stageTimestamp",
+		},
+		"an annotation that nobody knows": {
+			inAudit(`"annotations":{`, `"annotations":{"authorization.k8s.io/role":"x",`),
+			"audit.annotations",
+		},
+		"user of the event": {
+			inAudit(`"user":{"username":"alice`, `"user":{"username":"eve`),
+			"audit.user",
+		},
+		"groups of the event": {
+			inAudit(`"groups":["system:authenticated"]},`, `"groups":["system:masters"]},`),
+			"audit.user",
+		},
+		"verb of the event":       {inAudit(`"verb":"list"`, `"verb":"get"`), "audit.verb"},
+		"stage of the event":      {inAudit(`ResponseComplete`, `Panic`), "audit.stage"},
+		"URI of the event":        {inAudit(`/api/v1/pods`, `/api/v1/nodes`), "audit.requestURI"},
+		"object of the event":     {inAudit(`"resource":"pods"`, `"resource":"nodes"`), "audit.objectRef"},
+		"code of the event":       {inAudit(`"code":200`, `"code":201`), "audit.responseStatus.code"},
+		"another request's event": {inAudit(`"auditID":"id1"`, `"auditID":"id2"`), "audit.auditID"},
+		"event that is no event": {
+			func(e *Evidence) { first(e).Audit = json.RawMessage(`{"level":7}`) },
+			"audit",
+		},
+		"UID of the requestor": {
+			func(e *Evidence) { first(e).Reviews[0].Spec.UID = "7" },
+			"reviews[0].requestor",
+		},
+		"user agent of the event": {
+			inAudit(`"userAgent":"authzconf"`, `"userAgent":"authzconf/1"`),
+			"audit.userAgent",
+		},
+		"address of the event":      {inAudit(`127.0.0.1`, `127.0.0.2`), "audit.sourceIPs"},
+		"no address in the event":   {inAudit(`["127.0.0.1"]`, `[]`), "audit.sourceIPs"},
+		"reason names another":      {inAudit(`-1\" of`, `-0\" of`), "audit.reason"},
+		"reason names another kind": {inAudit(`to User`, `to Group`), "audit.reason"},
+		"no reason": {
+			inAudit(`authorization.k8s.io/reason`, `pod-security.kubernetes.io/why`),
+			"audit.reason",
+		},
+		"empty reason": {
+			inAudit(`"authorization.k8s.io/reason":"`, `"authorization.k8s.io/reason":"","pod-security.kubernetes.io/x":"`),
+			"audit.reason",
+		},
+		"token called stale": {
+			inAudit(`"authorization.k8s.io/reason":`, `"authentication.k8s.io/stale-token":"x","authorization.k8s.io/reason":`),
+			"audit.annotations",
+		},
+		"built-in of somebody else": {
+			inAudit(`RBAC: allowed by ClusterRoleBinding \"authzconf-`, `RBAC: allowed by ClusterRoleBinding \"system:`),
+			"audit.reason",
+		},
+		"label of a metric": {
+			func(e *Evidence) { first(e).Metrics[0].Labels = []string{"user=bob"} },
+			"metrics.labels of apiserver_impersonation_attempts_total",
+		},
+		"type of a metric": {
+			func(e *Evidence) { first(e).Metrics[1].Type = "gauge" },
+			"metrics.type of apiserver_impersonation_attempts_duration_seconds_count",
+		},
+		"value of a metric's label": {func(e *Evidence) { first(e).Metrics[0].Mode = "user" }, "metrics.attempts"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -387,7 +457,10 @@ func TestBlame(t *testing.T) {
 			back := o.Reviews[0]
 			back.Point = Back
 			o.Reviews = []Review{o.Reviews[0], back}
-			o.Response = Response{Code: 403, Body: `{"kind":"Status","message":"User \"alice-abc123\" cannot impersonate-on:user-info:list resource \"pods\""}`}
+			o.Response = Response{
+				Code: 403,
+				Body: `{"kind":"Status","message":"User \"alice-abc123\" cannot impersonate-on:user-info:list resource \"pods\""}`,
+			}
 			o.Response.AuditID = "id1"
 			o.Audit = json.RawMessage(`{"kind":"Event"}`)
 			o.Metrics = []MetricSample{{Name: AuthorizationsMetric, Mode: "user-info", Decision: "denied", Delta: 1}}

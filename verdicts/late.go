@@ -34,7 +34,12 @@ func findDelay(s *scenarios.Scenario, e *Evidence, r Result) string {
 			tolerance = maxDelayWithWaits
 		}
 		if delay := e.Steps[i].lastWorkedOn().Sub(first.Sent) - waits; delay > tolerance {
-			return fmt.Sprintf("the API server came to step %d %s behind its time, more than the %s that the scenario leaves", failed, delay.Round(time.Millisecond), tolerance)
+			return fmt.Sprintf(
+				"the API server came to step %d %s behind its time, more than the %s that the scenario leaves",
+				failed,
+				delay.Round(time.Millisecond),
+				tolerance,
+			)
 		}
 	}
 	return ""

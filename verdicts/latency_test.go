@@ -36,20 +36,48 @@ func TestImpossibleTimesAreNamed(t *testing.T) {
 		field    string // "" if nothing is wrong
 		got      string
 	}{
-		"sound":                      {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms"`), "", ""},
-		"quick, so no annotation":    {timed(0.02, ""), "", ""},
-		"clock set meanwhile":        {timed(1.1, ""), "", ""},
-		"no time":                    {timed(0, ""), "metrics.attempts (time)", "none"},
-		"more time than there was":   {timed(2, ""), "metrics.attempts (time)", "more than that of the request"},
-		"292 years":                  {timed(9.2e9, ""), "metrics.attempts (time)", "more than that of the request"},
-		"slow and not annotated":     {timed(0.02, total), "audit (latency of impersonation)", "absent"},
-		"annotated with no time":     {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"0s"`), "audit (latency of impersonation)", "none"},
-		"annotated with 292 years":   {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"2562047h47m16s"`), "audit (latency of impersonation)", "more than that of the request"},
-		"authorization is free":      {timed(0.02, slow+`,"apiserver.latency.k8s.io/impersonation":"20ms"`), "audit (latency of authorization)", "absent"},
-		"authorization of years":     {timed(0.02, slow+`,"apiserver.latency.k8s.io/authorization":"9000h","apiserver.latency.k8s.io/impersonation":"20ms"`), "audit (latency of authorization)", "more than that of the request"},
-		"another handler is quick":   {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"5ms"`), "", ""},
-		"storage of years":           {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"9000h"`), "audit (latency of etcd)", "more than that of the request"},
-		"storage of no duration":     {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"long"`), "audit (latency of etcd)", "not a duration"},
+		"sound":                    {timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms"`), "", ""},
+		"quick, so no annotation":  {timed(0.02, ""), "", ""},
+		"clock set meanwhile":      {timed(1.1, ""), "", ""},
+		"no time":                  {timed(0, ""), "metrics.attempts (time)", "none"},
+		"more time than there was": {timed(2, ""), "metrics.attempts (time)", "more than that of the request"},
+		"292 years":                {timed(9.2e9, ""), "metrics.attempts (time)", "more than that of the request"},
+		"slow and not annotated":   {timed(0.02, total), "audit (latency of impersonation)", "absent"},
+		"annotated with no time": {
+			timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"0s"`),
+			"audit (latency of impersonation)",
+			"none",
+		},
+		"annotated with 292 years": {
+			timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"2562047h47m16s"`),
+			"audit (latency of impersonation)",
+			"more than that of the request",
+		},
+		"authorization is free": {
+			timed(0.02, slow+`,"apiserver.latency.k8s.io/impersonation":"20ms"`),
+			"audit (latency of authorization)",
+			"absent",
+		},
+		"authorization of years": {
+			timed(0.02, slow+`,"apiserver.latency.k8s.io/authorization":"9000h","apiserver.latency.k8s.io/impersonation":"20ms"`),
+			"audit (latency of authorization)",
+			"more than that of the request",
+		},
+		"another handler is quick": {
+			timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"5ms"`),
+			"",
+			"",
+		},
+		"storage of years": {
+			timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"9000h"`),
+			"audit (latency of etcd)",
+			"more than that of the request",
+		},
+		"storage of no duration": {
+			timed(0.02, total+`,"apiserver.latency.k8s.io/impersonation":"20ms","apiserver.latency.k8s.io/etcd":"long"`),
+			"audit (latency of etcd)",
+			"not a duration",
+		},
 		"sums that nobody looked at": {newEvidence(), "", ""},
 	}
 	for name, test := range tests {
@@ -92,7 +120,10 @@ func TestLatencyNeedsMetrics(t *testing.T) {
 // its metrics were not read, and that an older one must not.
 func TestLatencyWithoutMetrics(t *testing.T) {
 	for version, want := range map[string]Verdict{"1.35.4": Failed, "1.36.3": Passed, "1.37.1": Passed} {
-		e := timed(0.02, `"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms","apiserver.latency.k8s.io/impersonation":"20ms"`)
+		e := timed(
+			0.02,
+			`"apiserver.latency.k8s.io/total":"510ms","apiserver.latency.k8s.io/authorization":"7ms","apiserver.latency.k8s.io/impersonation":"20ms"`,
+		)
 		e.Capabilities = scenarios.Capabilities{scenarios.Reviews, scenarios.Audit, scenarios.RequestHeader, scenarios.Signing}
 		e.Cell.Kubernetes = version
 		s := listAsBob()

@@ -73,14 +73,24 @@ func others(v any) map[string]any {
 		return out
 	case json.Number:
 		n, _ := x.Float64()
-		return map[string]any{"more": json.Number(strconv.FormatFloat(n+1, 'f', -1, 64)), "zero": json.Number("0"), "less": json.Number(strconv.FormatFloat(n-1, 'f', -1, 64))}
+		return map[string]any{
+			"more": json.Number(strconv.FormatFloat(n+1, 'f', -1, 64)),
+			"zero": json.Number("0"),
+			"less": json.Number(strconv.FormatFloat(n-1, 'f', -1, 64)),
+		}
 	case bool:
 		return map[string]any{"flipped": !x}
 	case []any:
 		if len(x) == 0 {
 			return map[string]any{"null": nil}
 		}
-		out := map[string]any{"first taken out": x[1:], "last taken out": x[:len(x)-1], "first twice": append(x[:1:1], x...), "emptied": []any{}, "null": nil}
+		out := map[string]any{
+			"first taken out": x[1:],
+			"last taken out":  x[:len(x)-1],
+			"first twice":     append(x[:1:1], x...),
+			"emptied":         []any{},
+			"null":            nil,
+		}
 		if len(x) > 1 {
 			turned := slices.Clone(x)
 			slices.Reverse(turned)
@@ -119,8 +129,14 @@ var unjudged = []exemption{
 	exempt(`\.response\.body\{\}\.items .+`, "scenarios state the objects of an allowed answer where they matter"),
 	exempt(`\.response\.body\{\}\.metadata(\.resourceVersion)? .+`, "the metadata of a list or Status says nothing about authorization"),
 	exempt(`\.response\.body\{\}\.details more fields`, "a newer API server may say more"),
-	exempt(`\.audit\.annotations\.authorization\.k8s\.io/reason empty`, "the Node authorizer stands before RBAC and allows without a reason"),
-	exempt(`\.audit\.requestReceivedTimestamp taken out`, "without this time there is nothing to compare the other times of the event with"),
+	exempt(
+		`\.audit\.annotations\.authorization\.k8s\.io/reason empty`,
+		"the Node authorizer stands before RBAC and allows without a reason",
+	),
+	exempt(
+		`\.audit\.requestReceivedTimestamp taken out`,
+		"without this time there is nothing to compare the other times of the event with",
+	),
 	exempt(`\.audit\.responseStatus\.(apiVersion|kind) .+`, "the type of the field is known"),
 	exempt(`\.audit\.responseStatus\.metadata (null|taken out)`, "the metadata of a Status says nothing about authorization"),
 	exempt(`\.metrics turned round`, "metrics have no order"),

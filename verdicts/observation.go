@@ -299,7 +299,17 @@ func Behaviour(e *Evidence) []string {
 	}
 	lines := seq.Map(e.Problems, func(p Problem) string { return "problem: " + plain(p.Text) })
 	if u := e.UnappliedGrant; u != nil {
-		lines = append(lines, plain(fmt.Sprintf("step %d: allowed=%v, not %v as its roles and bindings say: %s", u.Step, u.Answer.Allowed, u.Want, describeSpec(u.Review))))
+		lines = append(lines,
+			plain(
+				fmt.Sprintf(
+					"step %d: allowed=%v, not %v as its roles and bindings say: %s",
+					u.Step,
+					u.Answer.Allowed,
+					u.Want,
+					describeSpec(u.Review),
+				),
+			),
+		)
 	}
 	for i := range e.Steps {
 		for _, l := range stepBehaviour(&e.Steps[i]) {

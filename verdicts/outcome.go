@@ -156,7 +156,11 @@ func (v *stepJudge) checkEvent() {
 	mayDiffer := v.o.Request.IsLongRunning() || v.o.Request.Method == "HEAD"
 	isStatusKnown := v.status != nil || !mayDiffer
 	if isStatusKnown && stage == ev.Stage {
-		v.compare("audit.responseStatus", renderStatus(ptr.Deref(v.status, metav1.Status{})), renderStatus(ptr.Deref(ev.ResponseStatus, metav1.Status{})))
+		v.compare(
+			"audit.responseStatus",
+			renderStatus(ptr.Deref(v.status, metav1.Status{})),
+			renderStatus(ptr.Deref(ev.ResponseStatus, metav1.Status{})),
+		)
 	}
 	v.checkStartedEvent()
 	for _, c := range []struct{ field, want, got string }{
@@ -218,8 +222,13 @@ func (v *stepJudge) checkStartedEvent() {
 		if ev == nil {
 			return noReason
 		}
-		ev.Annotations = map[string]string{decisionAnnotation: ev.Annotations[decisionAnnotation], reasonAnnotation: ev.Annotations[reasonAnnotation]}
-		ev.Stage, ev.StageTimestamp, ev.ResponseStatus = "", metav1.MicroTime{}, &metav1.Status{Code: ptr.Deref(ev.ResponseStatus, metav1.Status{}).Code}
+		ev.Annotations = map[string]string{
+			decisionAnnotation: ev.Annotations[decisionAnnotation],
+			reasonAnnotation:   ev.Annotations[reasonAnnotation],
+		}
+		ev.Stage, ev.StageTimestamp, ev.ResponseStatus = "", metav1.MicroTime{}, &metav1.Status{
+			Code: ptr.Deref(ev.ResponseStatus, metav1.Status{}).Code,
+		}
 		text, err := json.Marshal(ev)
 		return textIf(err == nil, string(text), noReason)
 	}
@@ -287,7 +296,16 @@ func renderObject(r *auditv1.ObjectReference) string {
 	if r == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s/%s of %s/%s, %q in %q %s", r.Resource, r.Subresource, r.APIGroup, r.APIVersion, r.Name, r.Namespace, string(r.UID)+r.ResourceVersion)
+	return fmt.Sprintf(
+		"%s/%s of %s/%s, %q in %q %s",
+		r.Resource,
+		r.Subresource,
+		r.APIGroup,
+		r.APIVersion,
+		r.Name,
+		r.Namespace,
+		string(r.UID)+r.ResourceVersion,
+	)
 }
 
 // renderImpersonatedUser returns the impersonated user of an event on one line.

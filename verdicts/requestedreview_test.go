@@ -49,8 +49,17 @@ func TestRequestedReviewIsPassedOn(t *testing.T) {
 		}
 		o := newEvidence().Steps[0]
 		o.Request.Body = json.RawMessage(`{"kind":"` + c.kind + `","spec":` + c.asks + `}`)
-		o.Response = Response{Code: 201, Body: `{"kind":"` + c.kind + `","spec":` + c.asks + `,"status":{"allowed":` + map[bool]string{true: "true", false: "false"}[c.allowed] + `}}`}
-		v := &stepJudge{judge: &judge{e: newEvidence()}, o: &o, request: &scenarios.Request{}, event: AuditOf(&o), decided: []DecidedReview{{Spec: arrived, Decision: scenarios.Allow}}}
+		o.Response = Response{
+			Code: 201,
+			Body: `{"kind":"` + c.kind + `","spec":` + c.asks + `,"status":{"allowed":` + map[bool]string{true: "true", false: "false"}[c.allowed] + `}}`,
+		}
+		v := &stepJudge{
+			judge:   &judge{e: newEvidence()},
+			o:       &o,
+			request: &scenarios.Request{},
+			event:   AuditOf(&o),
+			decided: []DecidedReview{{Spec: arrived, Decision: scenarios.Allow}},
+		}
 		v.event.ImpersonatedUser.Username = "bob"
 		v.checkAnswer()
 		got := ""

@@ -39,7 +39,11 @@ func (v *stepJudge) checkSent() (problem string) {
 		return problem
 	}
 	if headers := v.request.WireHeaders(); !maps.EqualFunc(headers, got.Headers, slices.Equal) {
-		return fmt.Sprintf("the headers %s were sent, and the scenario wants %s", scenarios.RenderExtra(got.Headers), scenarios.RenderExtra(headers))
+		return fmt.Sprintf(
+			"the headers %s were sent, and the scenario wants %s",
+			scenarios.RenderExtra(got.Headers),
+			scenarios.RenderExtra(headers),
+		)
 	}
 	if alias := v.request.Reviewed(); alias != "" {
 		if problem := v.checkCredential(userFromClaims(got.Claims), v.s.Requestors[alias]); problem != "" {

@@ -85,7 +85,9 @@ func (j *judge) judgeUnappliedGrant(u *UnappliedGrant) Result {
 	case scenarios.Covered(scenarios.RulesFromManifests(u.Stored), u.Review) != u.Want:
 		return j.makeInvalid(BlameEnvironment, "the roles and bindings that the API server shows are not those that it was given: "+answer)
 	}
-	return j.failSetup(Difference{Step: u.Step, Field: grantField, Want: fmt.Sprintf("allowed=%v, as its roles and bindings say", u.Want), Got: answer})
+	return j.failSetup(
+		Difference{Step: u.Step, Field: grantField, Want: fmt.Sprintf("allowed=%v, as its roles and bindings say", u.Want), Got: answer},
+	)
 }
 
 // hadTime reports whether the API server had time to see the change, and was not too busy to answer.

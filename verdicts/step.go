@@ -170,7 +170,8 @@ func (v *stepJudge) isShownByAuditOnly(got scenarios.Outcome) bool {
 	if v.mustHaveEvent() {
 		return false
 	}
-	isRefusedAfterAuthorization := v.expect.Outcome == scenarios.Allowed && v.expect.Code >= codeBadRequest && v.expect.Code == v.o.Response.Code
+	isRefusedAfterAuthorization := v.expect.Outcome == scenarios.Allowed && v.expect.Code >= codeBadRequest &&
+		v.expect.Code == v.o.Response.Code
 	return got == "" || isRefusedAfterAuthorization
 }
 
@@ -295,7 +296,11 @@ func (v *stepJudge) checkAudit() {
 		}
 	}
 	if want.Constraint != nil {
-		v.compare("audit.authenticationMetadata", textIf(*want.Constraint == "", "absent", "there"), textIf(v.event.AuthenticationMetadata == nil, "absent", "there"))
+		v.compare(
+			"audit.authenticationMetadata",
+			textIf(*want.Constraint == "", "absent", "there"),
+			textIf(v.event.AuthenticationMetadata == nil, "absent", "there"),
+		)
 	}
 	v.checkLatency()
 }
@@ -407,7 +412,14 @@ func (v *stepJudge) checkForwardedReview() {
 	}
 	render := func(spec authorizationv1.SubjectAccessReviewSpec) string {
 		r := Describe(DecidedReview{Spec: spec})
-		return fmt.Sprintf("%s %s of version %q, fields %s, labels %s", reviewUser(spec).Render(), r.Verb+" "+RenderAbout(r), r.Version, r.FieldSelector, r.LabelSelector)
+		return fmt.Sprintf(
+			"%s %s of version %q, fields %s, labels %s",
+			reviewUser(spec).Render(),
+			r.Verb+" "+RenderAbout(r),
+			r.Version,
+			r.FieldSelector,
+			r.LabelSelector,
+		)
 	}
 	var answer authorizationv1.SubjectAccessReview
 	if len(v.decided) == 0 || json.Unmarshal([]byte(v.o.Response.Body), &answer) != nil {
@@ -417,7 +429,11 @@ func (v *stepJudge) checkForwardedReview() {
 	last := v.decided[len(v.decided)-1]
 	v.compare("reviews (asked for)", render(spec), render(last.Spec))
 	isAllowed, isDenied := last.Decision == scenarios.Allow, last.Decision == scenarios.Deny
-	v.compare("status of the answer", renderStatusOfReview(isAllowed, isDenied), renderStatusOfReview(answer.Status.Allowed, answer.Status.Denied))
+	v.compare(
+		"status of the answer",
+		renderStatusOfReview(isAllowed, isDenied),
+		renderStatusOfReview(answer.Status.Allowed, answer.Status.Denied),
+	)
 }
 
 // renderStatusOfReview returns the status of an access review on one line.

@@ -15,8 +15,12 @@ import (
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // podToken has the claims of a token for ten minutes that is bound to a pod on a node.
-var podToken = fmt.Sprintf(`{"aud":["api"],"exp":%d,"iat":%d,"iss":"api","jti":"1","kubernetes.io":{"namespace":"n","node":{"name":"node1","uid":"u3"},`+
-	`"pod":{"name":"p","uid":"u2"},"serviceaccount":{"name":"agent","uid":"u1"}},"nbf":%[2]d,"sub":"system:serviceaccount:n:agent"}`, now.Unix()+600, now.Unix())
+var podToken = fmt.Sprintf(
+	`{"aud":["api"],"exp":%d,"iat":%d,"iss":"api","jti":"1","kubernetes.io":{"namespace":"n","node":{"name":"node1","uid":"u3"},`+
+		`"pod":{"name":"p","uid":"u2"},"serviceaccount":{"name":"agent","uid":"u1"}},"nbf":%[2]d,"sub":"system:serviceaccount:n:agent"}`,
+	now.Unix()+600,
+	now.Unix(),
+)
 
 // podRequest is what the API server answers when that token is requested.
 var podRequest = `{"kind":"TokenRequest","metadata":{"name":"agent","namespace":"n","uid":"u1"},"spec":{"audiences":["api"],"expirationSeconds":600,` +
@@ -61,7 +65,8 @@ func TestClaimsAsRequested(t *testing.T) {
 			t.Errorf("%s: %v", name, v.result.Differences)
 		}
 	}
-	long := strings.NewReplacer(`"pod":`, `"warnafter":`+seconds(3607)+`,"pod":`, `"exp":`+seconds(600), `"exp":`+seconds(365*24*3600)).Replace(podToken)
+	long := strings.NewReplacer(`"pod":`, `"warnafter":`+seconds(3607)+`,"pod":`, `"exp":`+seconds(600), `"exp":`+seconds(365*24*3600)).
+		Replace(podToken)
 	v := &stepJudge{judge: &judge{}, o: &Observation{Sent: now, Response: Response{Body: asKubelets, Claims: json.RawMessage(long)}}}
 	if v.checkTokenRequest(); len(v.result.Differences) > 0 {
 		t.Errorf("to be replaced after 3,607 s, and good for a year: %v", v.result.Differences)
@@ -95,7 +100,8 @@ func TestTokenReviewNamesOwner(t *testing.T) {
 	} {
 		request := &scenarios.Request{Verb: "create", Body: map[string]any{"kind": "TokenReview", "spec": map[string]any{"token": "agent"}}}
 		v := &stepJudge{judge: &judge{}, request: request, expect: &scenarios.Expect{Message: c.message}, o: &Observation{
-			Request: SentRequest{Claims: json.RawMessage(podToken)}, Response: Response{Code: codeCreated, Body: strings.Replace(c.answer, c.was, c.is, 1)}}}
+			Request:  SentRequest{Claims: json.RawMessage(podToken)},
+			Response: Response{Code: codeCreated, Body: strings.Replace(c.answer, c.was, c.is, 1)}}}
 		v.checkMessage()
 		if v.checkTokenReview(); (len(v.result.Differences) > 0) != c.failed {
 			t.Errorf("%s: %v", name, v.result.Differences)
@@ -110,8 +116,18 @@ func TestTokenReviewAsksAboutNamedRequestor(t *testing.T) {
 		Body: map[string]any{"kind": "TokenReview", "spec": map[string]any{"token": "agent"}}}
 	for claims, sent := range map[string]bool{podToken: true, "": false, strings.ReplaceAll(podToken, "agent", "eve"): false} {
 		s := &scenarios.Scenario{Requestors: map[string]scenarios.Requestor{"agent": agent, "operator": {User: "operator"}}}
-		o := &Observation{Request: SentRequest{Requestor: "operator", Credential: &scenarios.User{Name: "operator"}, Method: "POST", URL: request.URI(), UserAgent: request.UserAgent(),
-			Headers: request.WireHeaders(), Body: json.RawMessage(`{"kind":"TokenReview","spec":{"token":"[redacted]"}}`), Claims: json.RawMessage(claims)}}
+		o := &Observation{
+			Request: SentRequest{
+				Requestor:  "operator",
+				Credential: &scenarios.User{Name: "operator"},
+				Method:     "POST",
+				URL:        request.URI(),
+				UserAgent:  request.UserAgent(),
+				Headers:    request.WireHeaders(),
+				Body:       json.RawMessage(`{"kind":"TokenReview","spec":{"token":"[redacted]"}}`),
+				Claims:     json.RawMessage(claims),
+			},
+		}
 		v := &stepJudge{judge: &judge{s: s}, request: request, requestor: s.Requestors["operator"], o: o}
 		if problem := v.checkSent(); (problem == "") != sent {
 			t.Errorf("%.60s: %q", claims, problem)

@@ -36,16 +36,23 @@ func TestUnappliedGrant(t *testing.T) {
 		blame   Blame
 		reason  string
 	}{
-		"kept, never allowed":  {func(*UnappliedGrant) {}, Failed, BlameAPIServer, "there was no control run"},
-		"gone, still allowed":  {func(u *UnappliedGrant) { u.Want, u.Answer.Allowed, u.Stored = false, true, nil }, Failed, BlameAPIServer, "step 0: grant: want allowed=false"},
-		"revoked, still there": {func(u *UnappliedGrant) { u.Want, u.Answer.Allowed = false, true }, Invalid, BlameEnvironment, "not those that it was given"},
-		"no rules":             {func(u *UnappliedGrant) { delete(u.Stored[0], "rules") }, Invalid, BlameEnvironment, "not those that it was given"},
-		"no subjects":          {func(u *UnappliedGrant) { delete(u.Stored[1], "subjects") }, Invalid, BlameEnvironment, "not those that it was given"},
-		"another user":         {func(u *UnappliedGrant) { u.Review.User = "mallory" }, Invalid, BlameEnvironment, "not those that it was given"},
-		"nothing kept":         {func(u *UnappliedGrant) { u.Stored = nil }, Invalid, BlameEnvironment, "not those that it was given"},
-		"a busy server":        {func(u *UnappliedGrant) { u.Reviews = 3 }, Invalid, BlameEnvironment, "could not be seen"},
-		"not waited":           {func(u *UnappliedGrant) { u.Millis = 900 }, Invalid, BlameEnvironment, "could not be seen"},
-		"nobody denies, yet":   {func(u *UnappliedGrant) { u.Answer.Denied = true }, Failed, BlameAPIServer, "step 0: grant: want allowed=true"},
+		"kept, never allowed": {func(*UnappliedGrant) {}, Failed, BlameAPIServer, "there was no control run"},
+		"gone, still allowed": {func(u *UnappliedGrant) {
+			u.Want = false
+			u.Answer.Allowed = true
+			u.Stored = nil
+		}, Failed, BlameAPIServer, "step 0: grant: want allowed=false"},
+		"revoked, still there": {func(u *UnappliedGrant) {
+			u.Want = false
+			u.Answer.Allowed = true
+		}, Invalid, BlameEnvironment, "not those that it was given"},
+		"no rules":           {func(u *UnappliedGrant) { delete(u.Stored[0], "rules") }, Invalid, BlameEnvironment, "not those that it was given"},
+		"no subjects":        {func(u *UnappliedGrant) { delete(u.Stored[1], "subjects") }, Invalid, BlameEnvironment, "not those that it was given"},
+		"another user":       {func(u *UnappliedGrant) { u.Review.User = "mallory" }, Invalid, BlameEnvironment, "not those that it was given"},
+		"nothing kept":       {func(u *UnappliedGrant) { u.Stored = nil }, Invalid, BlameEnvironment, "not those that it was given"},
+		"a busy server":      {func(u *UnappliedGrant) { u.Reviews = 3 }, Invalid, BlameEnvironment, "could not be seen"},
+		"not waited":         {func(u *UnappliedGrant) { u.Millis = 900 }, Invalid, BlameEnvironment, "could not be seen"},
+		"nobody denies, yet": {func(u *UnappliedGrant) { u.Answer.Denied = true }, Failed, BlameAPIServer, "step 0: grant: want allowed=true"},
 		"a webhook broke": {func(u *UnappliedGrant) { u.Answer.Denied, u.Answer.EvaluationError = true, "context deadline exceeded" },
 			Invalid, BlameEnvironment, "could not be seen"},
 		"another authorizer": {func(u *UnappliedGrant) { u.Answer.Denied = true }, Invalid, BlameEnvironment, "could not be seen"},

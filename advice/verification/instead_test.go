@@ -34,7 +34,12 @@ func TestInstead(t *testing.T) {
 		t.Skip("starts control planes")
 	}
 	ctx := context.Background()
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}, Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{matrix.Newest()},
+		Gates:      matrix.Gates{scenarios.GateOn},
+		Binaries:   &local.Binaries{Progress: os.Stderr},
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +95,25 @@ func sendByLegacy(ctx context.Context, t *testing.T, cell server.Options, summar
 		t.Fatal(err)
 	}
 	const requestor = "d"
-	everything := scenarios.Grant{Subject: scenarios.Subject{User: requestor}, Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users", "groups", "serviceaccounts"}}
+	everything := scenarios.Grant{
+		Subject:   scenarios.Subject{User: requestor},
+		Verbs:     []string{"impersonate"},
+		APIGroups: []string{""},
+		Resources: []string{"users", "groups", "serviceaccounts"},
+	}
 	if _, err := replayer.Provision(ctx, &scenarios.Scenario{ID: "legacy", Grants: []scenarios.Grant{everything}}); err != nil {
 		t.Fatal(err)
 	}
 	sender, users := &run{target: target}, map[string]authenticationv1.UserInfo{}
 	for _, as := range redundantHeaders {
-		e, code, err := sender.send(ctx, advice.ObservedImpersonation{Requestor: scenarios.User{Name: requestor}, As: as, Action: advice.Action{Verb: "get", Path: "/version"}})
+		e, code, err := sender.send(
+			ctx,
+			advice.ObservedImpersonation{
+				Requestor: scenarios.User{Name: requestor},
+				As:        as,
+				Action:    advice.Action{Verb: "get", Path: "/version"},
+			},
+		)
 		if err != nil || e.ImpersonatedUser == nil {
 			t.Fatalf("%v: code %d, %+v, %v", as, code, e, err)
 		}

@@ -86,7 +86,12 @@ func Run(ctx context.Context, o Options) (_ *Findings, err error) {
 // Review compares a running cluster with what was seen and with its neighbours, by the answers of its authorizers to
 // the reviews of every mode. It sends and creates nothing else. model is the model of the cluster's API server, with
 // the cluster as its authorizer.
-func Review(ctx context.Context, model *oracle.Server, observations []advice.ObservedImpersonation, neighbours []advice.Neighbour) (*Findings, error) {
+func Review(
+	ctx context.Context,
+	model *oracle.Server,
+	observations []advice.ObservedImpersonation,
+	neighbours []advice.Neighbour,
+) (*Findings, error) {
 	run := &run{server: model, findings: &Findings{Otherwise: map[string]int{}}}
 	err := run.verifyAll(ctx, Options{Seen: observations, Neighbours: neighbours})
 	return run.findings, err
@@ -138,7 +143,15 @@ func (r *run) reviewModes(s advice.ObservedImpersonation, differs string) {
 		r.findings.Allowed++
 	case differs == "":
 		r.findings.Otherwise[instead]++
-		r.findings.Wrong = append(r.findings.Wrong, fmt.Sprintf("%s was seen, and is allowed by %s, not by %s, which lacks %s", s, instead, s.Mode, cmp.Or(strings.Join(lacking, "; "), "the gate")))
+		r.findings.Wrong = append(r.findings.Wrong,
+			fmt.Sprintf(
+				"%s was seen, and is allowed by %s, not by %s, which lacks %s",
+				s,
+				instead,
+				s.Mode,
+				cmp.Or(strings.Join(lacking, "; "), "the gate"),
+			),
+		)
 	case len(by) == 0:
 		r.findings.Denied++
 	default:
@@ -159,16 +172,34 @@ func (r *run) verify(ctx context.Context, s advice.ObservedImpersonation, differ
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	constraint := "impersonate:" + string(s.Mode)
-	isImpersonated := e.ImpersonatedUser != nil && scenarios.ConstraintOf(e) == constraint && isUser(e.ImpersonatedUser, oracle.Resulting(s.Mode, &s.As))
+	isImpersonated := e.ImpersonatedUser != nil && scenarios.ConstraintOf(e) == constraint &&
+		isUser(e.ImpersonatedUser, oracle.Resulting(s.Mode, &s.As))
 	switch {
 	case differs == "" && isImpersonated:
 		r.findings.Allowed++
 	case differs == "":
-		r.findings.Wrong = append(r.findings.Wrong, fmt.Sprintf("%s was seen, and is not allowed by %s: code %d, constraint %q: %s", s, constraint, code, scenarios.ConstraintOf(e), ptr.Deref(e.ResponseStatus, metav1.Status{}).Message))
+		r.findings.Wrong = append(r.findings.Wrong,
+			fmt.Sprintf(
+				"%s was seen, and is not allowed by %s: code %d, constraint %q: %s",
+				s,
+				constraint,
+				code,
+				scenarios.ConstraintOf(e),
+				ptr.Deref(e.ResponseStatus, metav1.Status{}).Message,
+			),
+		)
 	case e.ImpersonatedUser == nil && code == http.StatusForbidden:
 		r.findings.Denied++
 	default:
-		r.findings.Wrong = append(r.findings.Wrong, fmt.Sprintf("%s was not seen (another %s), and is not denied: code %d, constraint %q", s, differs, code, scenarios.ConstraintOf(e)))
+		r.findings.Wrong = append(r.findings.Wrong,
+			fmt.Sprintf(
+				"%s was not seen (another %s), and is not denied: code %d, constraint %q",
+				s,
+				differs,
+				code,
+				scenarios.ConstraintOf(e),
+			),
+		)
 	}
 	return nil
 }
@@ -186,7 +217,11 @@ func (r *run) send(ctx context.Context, s advice.ObservedImpersonation) (*auditv
 	if err != nil {
 		return nil, 0, err
 	}
-	client, err := r.target.UserClient(scenarios.Requestor{User: s.Requestor.Name, Groups: s.Requestor.Groups, Extra: s.Requestor.Extra}, &s.As, func(*http.Request) {})
+	client, err := r.target.UserClient(
+		scenarios.Requestor{User: s.Requestor.Name, Groups: s.Requestor.Groups, Extra: s.Requestor.Extra},
+		&s.As,
+		func(*http.Request) {},
+	)
 	if err != nil {
 		return nil, 0, err
 	}

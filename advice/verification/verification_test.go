@@ -23,7 +23,12 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}, Binaries: &local.Binaries{Progress: os.Stderr}}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{matrix.Newest()},
+		Gates:      matrix.Gates{scenarios.GateOn},
+		Binaries:   &local.Binaries{Progress: os.Stderr},
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +74,14 @@ func TestRun(t *testing.T) {
 		}
 	}
 	if few != 1 || many != 1 || result.Allowed != 2 || result.Denied != len(neighbours)-many {
-		t.Errorf("%d too few, %d too many, %d allowed, %d denied of %d: %q", few, many, result.Allowed, result.Denied, len(neighbours), result.Wrong)
+		t.Errorf(
+			"%d too few, %d too many, %d allowed, %d denied of %d: %q",
+			few,
+			many,
+			result.Allowed,
+			result.Denied,
+			len(neighbours),
+			result.Wrong,
+		)
 	}
 }

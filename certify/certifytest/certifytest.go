@@ -48,7 +48,10 @@ func Run(t T, h http.Handler, o Options) {
 	var notLoaded *certify.NotLoadedError
 	switch {
 	case errors.As(err, &notLoaded):
-		t.Fatalf("certifytest: nothing is allowed of %d grants that were asked about: has Options.Load given the policy to the authorizer?", notLoaded.Grants)
+		t.Fatalf(
+			"certifytest: nothing is allowed of %d grants that were asked about: has Options.Load given the policy to the authorizer?",
+			notLoaded.Grants,
+		)
 		return
 	case err != nil:
 		t.Fatalf("certifytest: %v", err)

@@ -93,10 +93,30 @@ type setting struct {
 // drawSetting draws the other attributes at random, so that a comparison that is wrong only for some verbs is found with
 // some seed.
 func (d *caseBuilder) drawSetting(a Attribute) setting {
-	verbs := [][2]string{{"get", "delete"}, {"list", "create"}, {"update", "watch"}, {"patch", "get"}, {"impersonate", "get"}, {"use", "bind"},
-		{"impersonate:user-info", "impersonate:serviceaccount"}, {"impersonate-on:user-info:list", "impersonate-on:arbitrary-node:get"}}
-	objects := []object{{"", "pods", "", ""}, {"apps", "deployments", "", ""}, {"batch", "jobs", "", ""}, {"authentication.k8s.io", "users", "", ""}, {"", "serviceaccounts", "", ""}}
-	s := setting{user: d.newName(), namespace: d.newName(), path: "/" + d.newName(), verbs: verbs[d.random.IntN(len(verbs))], object: objects[d.random.IntN(len(objects))]}
+	verbs := [][2]string{
+		{"get", "delete"},
+		{"list", "create"},
+		{"update", "watch"},
+		{"patch", "get"},
+		{"impersonate", "get"},
+		{"use", "bind"},
+		{"impersonate:user-info", "impersonate:serviceaccount"},
+		{"impersonate-on:user-info:list", "impersonate-on:arbitrary-node:get"},
+	}
+	objects := []object{
+		{"", "pods", "", ""},
+		{"apps", "deployments", "", ""},
+		{"batch", "jobs", "", ""},
+		{"authentication.k8s.io", "users", "", ""},
+		{"", "serviceaccounts", "", ""},
+	}
+	s := setting{
+		user:      d.newName(),
+		namespace: d.newName(),
+		path:      "/" + d.newName(),
+		verbs:     verbs[d.random.IntN(len(verbs))],
+		object:    objects[d.random.IntN(len(objects))],
+	}
 	s.resources = [2]string{s.Resource, "secrets"}
 	if a.Name == "subresource" {
 		s.Resource, s.resources[0] = subresourceParent, subresourceParent
@@ -160,7 +180,15 @@ func (s setting) newReview(a Attribute, side int, name string) spec {
 		out.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: verb, Path: s.pathOf(side, a.Name == "verb")}
 	} else {
 		resource, sub, _ := strings.Cut(resource, "/")
-		out.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: s.Group, Version: "v1", Resource: resource, Subresource: sub, Namespace: s.namespace, Name: name}
+		out.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb:        verb,
+			Group:       s.Group,
+			Version:     "v1",
+			Resource:    resource,
+			Subresource: sub,
+			Namespace:   s.namespace,
+			Name:        name,
+		}
 	}
 	if a.Name == "groups" {
 		out.User = name // the group decides, whoever is in it

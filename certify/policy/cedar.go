@@ -179,10 +179,21 @@ func (e *cedarExport) add(i int, g scenarios.Grant) {
 		return
 	}
 	if e.files[file] == nil {
-		e.files[file] = fmt.Appendf(nil, "// The policy of certification, seed %d, in the entity model of cedar-access-control-for-k8s.\n", e.seed)
+		e.files[file] = fmt.Appendf(
+			nil,
+			"// The policy of certification, seed %d, in the entity model of cedar-access-control-for-k8s.\n",
+			e.seed,
+		)
 	}
 	permit := func(verbs []string, resource string, conditions []string) {
-		e.files[file] = cedarPermit(e.files[file], fmt.Sprintf("@grant(\"%d\")", i), principal, verbs, resource, slices.Concat(when, conditions))
+		e.files[file] = cedarPermit(
+			e.files[file],
+			fmt.Sprintf("@grant(\"%d\")", i),
+			principal,
+			verbs,
+			resource,
+			slices.Concat(when, conditions),
+		)
 	}
 	if len(g.Resources) == 0 {
 		resource, when := cedarScope(g, true)
@@ -227,7 +238,10 @@ func cedarPrincipal(s scenarios.Subject) (file, principal string, when []string)
 	case isNode(s.User):
 		return "nodes.cedar", "principal is k8s::Node", []string{name}
 	case isServiceAccount && len(parts) == 4:
-		return "serviceaccounts.cedar", "principal is k8s::ServiceAccount", []string{"principal.namespace == " + cedarString(parts[2]), name}
+		return "serviceaccounts.cedar", "principal is k8s::ServiceAccount", []string{
+			"principal.namespace == " + cedarString(parts[2]),
+			name,
+		}
 	case isOther:
 		return "", "", nil
 	}
@@ -301,7 +315,8 @@ func (p *Policy) OpenFGA() ([]byte, error) {
 		if g.Subject.Group != "" {
 			holder = FGAGroup(g.Subject.Group) + "#member"
 		}
-		tuples = append(tuples, seq.Map(g.Parts(), func(part scenarios.Grant) FGATuple { return FGATuple{holder, "holder", FGAPermission(part)} })...)
+		tuples = append(tuples,
+			seq.Map(g.Parts(), func(part scenarios.Grant) FGATuple { return FGATuple{holder, "holder", FGAPermission(part)} })...)
 	}
 	tuples = seq.UniqueBy(tuples, func(t FGATuple) string { return t.User + " " + t.Object }) // neither contains a space
 	return yaml.Marshal(struct {

@@ -12,7 +12,14 @@ import (
 
 // newGrant returns a grant of a verb for an object.
 func newGrant(user, verb string, o object, namespace string, names ...string) scenarios.Grant {
-	return scenarios.Grant{Subject: scenarios.Subject{User: user}, Verbs: []string{verb}, APIGroups: []string{o.Group}, Resources: []string{scenarios.FullResource(o.Resource, o.Subresource)}, Namespace: namespace, Names: names}
+	return scenarios.Grant{
+		Subject:   scenarios.Subject{User: user},
+		Verbs:     []string{verb},
+		APIGroups: []string{o.Group},
+		Resources: []string{scenarios.FullResource(o.Resource, o.Subresource)},
+		Namespace: namespace,
+		Names:     names,
+	}
 }
 
 // newPathGrant returns a grant of a verb for paths.
@@ -29,7 +36,11 @@ func newReview(user, verb string, o object, namespace, name string) spec {
 
 // newPathReview returns a review that asks whether a user may use a verb on a path.
 func newPathReview(user, verb, path string) spec {
-	return spec{User: user, Groups: []string{"system:authenticated"}, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
+	return spec{
+		User:                  user,
+		Groups:                []string{"system:authenticated"},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
+	}
 }
 
 var pods = object{Resource: "pods"}
@@ -37,7 +48,11 @@ var pods = object{Resource: "pods"}
 // addImplied adds the cases about what does not follow: one verb, mode, resource or scope from another.
 func (d *caseBuilder) addImplied() {
 	for _, verb := range d.Verbs {
-		verbUser, otherVerbsUser, o, namespace, name := d.newName(), d.newName(), d.Resources[d.random.IntN(len(d.Resources))], d.newName(), d.newName()
+		verbUser := d.newName()
+		otherVerbsUser := d.newName()
+		o := d.Resources[d.random.IntN(len(d.Resources))]
+		namespace := d.newName()
+		name := d.newName()
 		others := slices.DeleteFunc(slices.Clone(d.Verbs), func(v string) bool { return v == verb })
 		all := newGrant(otherVerbsUser, "", o, namespace)
 		all.Verbs = others
@@ -45,7 +60,10 @@ func (d *caseBuilder) addImplied() {
 		for _, v := range d.Verbs {
 			c.Reviews = append(c.Reviews, newReview(verbUser, v, o, namespace, ""), newReview(verbUser, v, o, namespace, name))
 		}
-		c.Reviews = append(c.Reviews, newReview(otherVerbsUser, verb, o, namespace, ""), newReview(otherVerbsUser, others[0], o, namespace, ""))
+		c.Reviews = append(c.Reviews,
+			newReview(otherVerbsUser, verb, o, namespace, ""),
+			newReview(otherVerbsUser, others[0], o, namespace, ""),
+		)
 		d.add(c)
 	}
 	for _, verb := range d.PathVerbs {
@@ -58,7 +76,9 @@ func (d *caseBuilder) addImplied() {
 	d.addSeemingConsequences()
 	d.addNarrowerGrants()
 	for _, o := range d.Resources {
-		user, verb, namespace := d.newName(), []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)], d.newName()
+		user := d.newName()
+		verb := []string{"get", "list", "create", "impersonate", "impersonate-on:user-info:get"}[d.random.IntN(5)]
+		namespace := d.newName()
 		if d.random.IntN(3) == 0 {
 			namespace = ""
 		}
@@ -68,13 +88,22 @@ func (d *caseBuilder) addImplied() {
 	}
 	for _, namespace := range []string{"", d.newName(), "default", "kube-system", "kube-public"} {
 		user, namespaceReader := d.newName(), d.newName()
-		c := Case{Reason: "scope-confused", Grants: []scenarios.Grant{newGrant(user, "list", pods, namespace), newGrant(namespaceReader, "get", object{Resource: "namespaces"}, namespace)}}
+		c := Case{
+			Reason: "scope-confused",
+			Grants: []scenarios.Grant{
+				newGrant(user, "list", pods, namespace),
+				newGrant(namespaceReader, "get", object{Resource: "namespaces"}, namespace),
+			},
+		}
 		for _, other := range append(slices.Clone(d.Namespaces), namespace, d.newName()) {
 			c.Reviews = append(c.Reviews, newReview(user, "list", pods, other, ""), newReview(user, "list", pods, other, d.newName()))
 		}
 		for _, verb := range []string{"get", "list", "watch"} { // a permission in a namespace does not imply that its holder may see the namespace
 			for _, s := range [][2]string{{namespace, namespace}, {"", namespace}, {namespace, ""}, {"", ""}} {
-				c.Reviews = append(c.Reviews, newReview(user, verb, object{Resource: "namespaces"}, s[0], s[1]), newReview(namespaceReader, verb, object{Resource: "namespaces"}, s[0], s[1]))
+				c.Reviews = append(c.Reviews,
+					newReview(user, verb, object{Resource: "namespaces"}, s[0], s[1]),
+					newReview(namespaceReader, verb, object{Resource: "namespaces"}, s[0], s[1]),
+				)
 			}
 		}
 		d.add(c)
@@ -113,7 +142,15 @@ func (d *caseBuilder) addNarrowerGrants() {
 		if i > 1 {
 			wide.Subject = scenarios.Subject{Group: group}
 		}
-		c := Case{Reason: "grants-merged", Grants: []scenarios.Grant{wide, narrow, newPathGrant(user, "get", "/"+namespace+"/*"), newPathGrant(user, "post", "/"+namespace+"/x")}}
+		c := Case{
+			Reason: "grants-merged",
+			Grants: []scenarios.Grant{
+				wide,
+				narrow,
+				newPathGrant(user, "get", "/"+namespace+"/*"),
+				newPathGrant(user, "post", "/"+namespace+"/x"),
+			},
+		}
 		for _, verb := range []string{"get", "delete"} {
 			for _, at := range [][2]string{{namespace, name}, {namespace, d.newName()}, {d.newName(), name}, {namespace, ""}} {
 				s := newReview(user, verb, pods, at[0], at[1])
@@ -121,7 +158,11 @@ func (d *caseBuilder) addNarrowerGrants() {
 				c.Reviews = append(c.Reviews, s)
 			}
 		}
-		c.Reviews = append(c.Reviews, newPathReview(user, "get", "/"+namespace+"/x"), newPathReview(user, "post", "/"+namespace+"/x"), newPathReview(user, "post", "/"+namespace+"/y"))
+		c.Reviews = append(c.Reviews,
+			newPathReview(user, "get", "/"+namespace+"/x"),
+			newPathReview(user, "post", "/"+namespace+"/x"),
+			newPathReview(user, "post", "/"+namespace+"/y"),
+		)
 		d.add(c)
 	}
 }
@@ -145,15 +186,24 @@ func (d *caseBuilder) addModes() {
 
 // addMode adds the case of one verb of impersonation, which must not imply any other.
 func (d *caseBuilder) addMode(verb string, verbs []string) {
-	users, core, sa := object{Group: "authentication.k8s.io", Resource: "users"}, object{Resource: "users"}, object{Resource: "serviceaccounts"}
+	users := object{Group: "authentication.k8s.io", Resource: "users"}
+	core := object{Resource: "users"}
+	sa := object{Resource: "serviceaccounts"}
 	user, target := d.newName(), d.newName()
-	c := Case{Reason: "mode-implied", Grants: []scenarios.Grant{newGrant(user, verb, users, "", target), newGrant(user, verb, core, "", target)}}
+	c := Case{
+		Reason: "mode-implied",
+		Grants: []scenarios.Grant{newGrant(user, verb, users, "", target), newGrant(user, verb, core, "", target)},
+	}
 	for _, v := range append(slices.Clone(verbs), "impersonate:", "impersonate:*", "*", verb+":get") {
 		c.Reviews = append(c.Reviews, newReview(user, v, users, "", target), newReview(user, v, core, "", target))
 	}
 	c.Grants = append(c.Grants, newGrant(user, verb, sa, target, "robot"))
-	c.Reviews = append(c.Reviews, newReview(user, verb, sa, target, "robot"), newReview(user, verb, users, "", "system:serviceaccount:"+target+":robot"),
-		newReview(user, verb, core, "", "system:serviceaccount:"+target+":robot"), newReview(user, verb, users, "", "system:node:"+target))
+	c.Reviews = append(c.Reviews,
+		newReview(user, verb, sa, target, "robot"),
+		newReview(user, verb, users, "", "system:serviceaccount:"+target+":robot"),
+		newReview(user, verb, core, "", "system:serviceaccount:"+target+":robot"),
+		newReview(user, verb, users, "", "system:node:"+target),
+	)
 	d.add(c)
 }
 
@@ -179,7 +229,17 @@ func (d *caseBuilder) addModeAction(mode, action string) {
 	for _, m := range append(slices.Clone(d.Modes), "future-mode", "*", "") {
 		c.Reviews = append(c.Reviews, newReview(user, "impersonate-on:"+m+":"+action, pods, namespace, ""))
 	}
-	for _, v := range []string{action, "impersonate", "impersonate:" + mode, verb + "*", verb, "impersonate-on", "impersonate-on:" + mode, verb + action + ":" + action, "impersonate-as:" + mode + ":" + action} {
+	for _, v := range []string{
+		action,
+		"impersonate",
+		"impersonate:" + mode,
+		verb + "*",
+		verb,
+		"impersonate-on",
+		"impersonate-on:" + mode,
+		verb + action + ":" + action,
+		"impersonate-as:" + mode + ":" + action,
+	} {
 		c.Reviews = append(c.Reviews, newReview(user, v, pods, namespace, ""))
 	}
 	plain := d.newName()
@@ -187,7 +247,10 @@ func (d *caseBuilder) addModeAction(mode, action string) {
 	c.Reviews = append(c.Reviews, newReview(plain, action, pods, namespace, ""), newReview(plain, verb+action, pods, namespace, ""))
 	impersonator := d.newName() // who may take an identity may not therefore do anything with it
 	c.Grants = append(c.Grants, newGrant(impersonator, "impersonate:"+mode, pods, namespace))
-	c.Reviews = append(c.Reviews, newReview(impersonator, "impersonate:"+mode, pods, namespace, ""), newReview(impersonator, verb+action, pods, namespace, ""))
+	c.Reviews = append(c.Reviews,
+		newReview(impersonator, "impersonate:"+mode, pods, namespace, ""),
+		newReview(impersonator, verb+action, pods, namespace, ""),
+	)
 	d.add(c)
 }
 
@@ -349,11 +412,24 @@ func (s setting) newReviewOfBoth(a, b Attribute, x, y string) spec {
 func (d *caseBuilder) addWildcards() {
 	namespace, path, knownName := d.newName(), "/"+d.newName(), d.newName()
 	for _, g := range []scenarios.Grant{
-		newGrant("", "*", pods, namespace), newGrant("", "get", object{Group: "*", Resource: knownName}, namespace), newGrant("", "get", object{Resource: "*"}, namespace), newGrant("", "get", object{Resource: "*/status"}, namespace),
-		newGrant("", "get", object{Resource: "*/x"}, namespace), newGrant("", "get", object{Resource: "*/*"}, namespace), newGrant("", "get", object{Resource: "a/status"}, namespace),
-		newGrant("", "*", object{Group: "*", Resource: "*"}, namespace), newGrant("", "get", object{Resource: "pods"}, namespace, "*"), newGrant("", "get", object{Resource: "pods/*"}, namespace),
+		newGrant("", "*", pods, namespace),
+		newGrant("", "get", object{Group: "*", Resource: knownName}, namespace),
+		newGrant("", "get", object{Resource: "*"}, namespace),
+		newGrant("", "get", object{Resource: "*/status"}, namespace),
+		newGrant("", "get", object{Resource: "*/x"}, namespace),
+		newGrant("", "get", object{Resource: "*/*"}, namespace),
+		newGrant("", "get", object{Resource: "a/status"}, namespace),
+		newGrant("", "*", object{Group: "*", Resource: "*"}, namespace),
+		newGrant("", "get", object{Resource: "pods"}, namespace, "*"),
+		newGrant("", "get", object{Resource: "pods/*"}, namespace),
 		newGrant("", "*", object{Group: knownName + ".example.com", Resource: "*"}, ""),
-		newPathGrant("", "get", path, path+"/sub/*"), newPathGrant("", "get", path+"*"), newPathGrant("", "get", path+"x*"), newPathGrant("", "*", path), newPathGrant("", "get", "*"), newPathGrant("", "get", "/*"), newPathGrant("", "*", "*"),
+		newPathGrant("", "get", path, path+"/sub/*"),
+		newPathGrant("", "get", path+"*"),
+		newPathGrant("", "get", path+"x*"),
+		newPathGrant("", "*", path),
+		newPathGrant("", "get", "*"),
+		newPathGrant("", "get", "/*"),
+		newPathGrant("", "*", "*"),
 	} {
 		g.Subject.User = d.newName()
 		d.addWildcard(g, namespace, path, knownName)
@@ -377,7 +453,11 @@ func (d *caseBuilder) addWildcard(g scenarios.Grant, namespace, path, knownName 
 		}
 	}
 	for _, name := range []string{"*", knownName, ""} {
-		c.Reviews = append(c.Reviews, newReview(user, "get", pods, namespace, name), newReview(user, "get", pods, "", name), newReview(user, "get", pods, knownName, name))
+		c.Reviews = append(c.Reviews,
+			newReview(user, "get", pods, namespace, name),
+			newReview(user, "get", pods, "", name),
+			newReview(user, "get", pods, knownName, name),
+		)
 	}
 	d.add(c)
 }

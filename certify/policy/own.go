@@ -11,7 +11,14 @@ import (
 // requestorKeys are the keys of user.extra that API servers set for tokens of pods and nodes.
 func requestorKeys() []string {
 	const prefix = "authentication.kubernetes.io/"
-	return []string{prefix + "pod-name", prefix + "pod-uid", prefix + "node-name", prefix + "node-uid", prefix + "credential-id", prefix + "issued-credential-id"}
+	return []string{
+		prefix + "pod-name",
+		prefix + "pod-uid",
+		prefix + "node-name",
+		prefix + "node-uid",
+		prefix + "credential-id",
+		prefix + "issued-credential-id",
+	}
 }
 
 // addOwnAttributes adds reviews that ask about a value which is also an attribute of the user who asks: a value of
@@ -20,7 +27,12 @@ func (d *caseBuilder) addOwnAttributes() {
 	c, home, account := Case{Reason: "own-by-name"}, d.newName(), d.newName()
 	user := "system:serviceaccount:" + home + ":" + account
 	c.Grants = []scenarios.Grant{newGrant(user, "get", pods, home)}
-	asker := spec{User: user, UID: d.newName(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, d.newName()}, Extra: map[string]authorizationv1.ExtraValue{}}
+	asker := spec{
+		User:   user,
+		UID:    d.newName(),
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, d.newName()},
+		Extra:  map[string]authorizationv1.ExtraValue{},
+	}
 	ownValues := []string{asker.UID, asker.Groups[1], asker.Groups[2], home, account}
 	for _, key := range requestorKeys() {
 		value := d.newName()
@@ -34,7 +46,13 @@ func (d *caseBuilder) addOwnAttributes() {
 		}
 	}
 	for _, key := range requestorKeys() { // the same values, as extra that the user asks to impersonate
-		s := newReview(user, "impersonate", object{Group: "authentication.k8s.io", Resource: "userextras", Subresource: key}, "", asker.Extra[key][0])
+		s := newReview(
+			user,
+			"impersonate",
+			object{Group: "authentication.k8s.io", Resource: "userextras", Subresource: key},
+			"",
+			asker.Extra[key][0],
+		)
 		s.UID, s.Groups, s.Extra = asker.UID, asker.Groups, asker.Extra
 		other := *s.DeepCopy()
 		other.ResourceAttributes.Verb = "impersonate:user-info"
@@ -45,12 +63,21 @@ func (d *caseBuilder) addOwnAttributes() {
 
 // reviewsAbout returns reviews that ask about a value as a name, as a namespace, and as both.
 func (d *caseBuilder) reviewsAbout(value, home string) []spec {
-	secrets, nodes, leases := object{Resource: "secrets"}, object{Resource: "nodes"}, object{Group: "coordination.k8s.io", Resource: "leases"}
+	secrets := object{Resource: "secrets"}
+	nodes := object{Resource: "nodes"}
+	leases := object{Group: "coordination.k8s.io", Resource: "leases"}
 	return []spec{
-		newReview("", "get", nodes, "", value), newReview("", "patch", object{Resource: "nodes", Subresource: "status"}, "", value), newReview("", "update", leases, "kube-node-lease", value),
-		newReview("", "get", secrets, home, value), newReview("", "get", secrets, value, value), newReview("", "list", pods, value, ""), newReview("", "delete", pods, home, value),
-		newReview("", "create", object{Resource: "serviceaccounts", Subresource: "token"}, home, value), newReview("", "get", object{Resource: "namespaces"}, "", value),
-		newReview("", "impersonate", object{Resource: "users"}, "", value), newReview("", "impersonate:arbitrary-node", object{Group: "authentication.k8s.io", Resource: "nodes"}, "", value),
+		newReview("", "get", nodes, "", value),
+		newReview("", "patch", object{Resource: "nodes", Subresource: "status"}, "", value),
+		newReview("", "update", leases, "kube-node-lease", value),
+		newReview("", "get", secrets, home, value),
+		newReview("", "get", secrets, value, value),
+		newReview("", "list", pods, value, ""),
+		newReview("", "delete", pods, home, value),
+		newReview("", "create", object{Resource: "serviceaccounts", Subresource: "token"}, home, value),
+		newReview("", "get", object{Resource: "namespaces"}, "", value),
+		newReview("", "impersonate", object{Resource: "users"}, "", value),
+		newReview("", "impersonate:arbitrary-node", object{Group: "authentication.k8s.io", Resource: "nodes"}, "", value),
 		newPathReview("", "get", "/"+value),
 	}
 }
@@ -68,7 +95,11 @@ func (d *caseBuilder) addCommonNames() {
 			}
 			s := newReview(user, "get", pods, namespace, account)
 			s.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"}
-			c.Reviews = append(c.Reviews, s, newReview(home+":"+account, "get", pods, namespace, account), newReview(account, "get", pods, namespace, account))
+			c.Reviews = append(c.Reviews,
+				s,
+				newReview(home+":"+account, "get", pods, namespace, account),
+				newReview(account, "get", pods, namespace, account),
+			)
 		}
 	}
 	byGroup := newGrant("", "list", pods, namespace)
@@ -92,7 +123,9 @@ func (d *caseBuilder) addNamesakes(c *Case, namespace string) {
 		byName.Subject = scenarios.Subject{Group: name}
 		c.Grants = append(c.Grants, newGrant(name, "patch", pods, namespace), byName)
 		for _, verb := range []string{"watch", "patch"} {
-			user, both, other := newReview(name, verb, pods, namespace, ""), newReview(name, verb, pods, namespace, ""), newReview(member, verb, pods, namespace, "")
+			user := newReview(name, verb, pods, namespace, "")
+			both := newReview(name, verb, pods, namespace, "")
+			other := newReview(member, verb, pods, namespace, "")
 			both.Groups, other.Groups = append(both.Groups, name), append(other.Groups, name)
 			c.Reviews = append(c.Reviews, user, other, both, newReview(member, verb, pods, namespace, ""))
 		}

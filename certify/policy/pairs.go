@@ -70,7 +70,11 @@ func (d *caseBuilder) addPairsOf(a Attribute, h holder) {
 func (s setting) newPairReview(d *caseBuilder, a Attribute, team string) spec {
 	groups := []string{"system:authenticated", team}
 	if a.isOnPath {
-		return spec{User: s.user, Groups: groups, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: s.verbs[0], Path: "/" + d.newName()}}
+		return spec{
+			User:                  s.user,
+			Groups:                groups,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: s.verbs[0], Path: "/" + d.newName()},
+		}
 	}
 	object := s.object
 	if a.Name == "subresource" {

@@ -150,7 +150,9 @@ func isLike(grantedValue, requestedValue string) bool {
 func nearness(g *scenarios.Grant, s authorizationv1.SubjectAccessReviewSpec) int {
 	isCommon := strings.HasPrefix(g.Subject.Group, "system:") // nearly everybody is in such a group
 	overlaps := strings.Contains(s.User, g.Subject.User) || strings.HasPrefix(g.Subject.User, s.User)
-	score := points(8, !isCommon && g.Subject.Is(s.User, s.Groups)) + points(6, isLike(g.Subject.User, s.User)) + points(3, len(g.Subject.User) > 5 && overlaps)
+	score := points(8, !isCommon && g.Subject.Is(s.User, s.Groups)) +
+		points(6, isLike(g.Subject.User, s.User)) +
+		points(3, len(g.Subject.User) > 5 && overlaps)
 	if a := s.ResourceAttributes; a != nil {
 		full := scenarios.FullResource(a.Resource, a.Subresource)
 		isVerb := slices.ContainsFunc(g.Verbs, func(v string) bool { return v == "*" || isLike(v, a.Verb) })

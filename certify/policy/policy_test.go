@@ -84,7 +84,8 @@ func TestIdentitiesDoNotCollide(t *testing.T) {
 		first[g.Subject], namespaces[g.Namespace] = true, true
 	}
 	for _, g := range load(t, 2).Grants {
-		if first[g.Subject] && (g.Subject.User != "" && g.Subject.User != "*" || namespaces[g.Namespace]) { // groups of every cluster, and *, have something in namespaces of no cluster
+		if first[g.Subject] &&
+			(g.Subject.User != "" && g.Subject.User != "*" || namespaces[g.Namespace]) { // groups of every cluster, and *, have something in namespaces of no cluster
 			t.Errorf("%+v is granted something under two seeds", g.Subject)
 		}
 	}

@@ -239,13 +239,23 @@ func (a Attribute) value(s spec) (string, bool) {
 	case r == nil:
 		return "", false
 	}
-	v, ok := map[string]string{"verb": r.Verb, "api-group": r.Group, "resource": r.Resource, "subresource": r.Subresource, "name": r.Name, "namespace": r.Namespace}[a.Name]
+	v, ok := map[string]string{
+		"verb":        r.Verb,
+		"api-group":   r.Group,
+		"resource":    r.Resource,
+		"subresource": r.Subresource,
+		"name":        r.Name,
+		"namespace":   r.Namespace,
+	}[a.Name]
 	return v, ok
 }
 
 // MakeLookalike returns a review that only a wrong comparison takes for this one. It returns false if the relation has
 // no pair that fits any string.
-func (a Attribute) MakeLookalike(s authorizationv1.SubjectAccessReviewSpec, pair [2]string) (authorizationv1.SubjectAccessReviewSpec, bool) {
+func (a Attribute) MakeLookalike(
+	s authorizationv1.SubjectAccessReviewSpec,
+	pair [2]string,
+) (authorizationv1.SubjectAccessReviewSpec, bool) {
 	v, ok := a.value(s)
 	spelling := Form(pair[1], v)
 	fitsAny := pair[0] == "{}" && v != ""

@@ -16,8 +16,12 @@ func (d *caseBuilder) addRequestors() {
 	stranger := d.newName()
 	addReviewsBy := func(s spec) {
 		for _, v := range []spec{
-			newReview("", "get", pods, d.newName(), ""), newReview("", "list", object{Resource: "secrets"}, "kube-system", ""), newReview("", "*", object{Group: "*", Resource: "*"}, "", ""),
-			newReview("", "impersonate", object{Resource: "users"}, "", d.newName()), newPathReview("", "get", "/"+d.newName()), newReview("", "update", object{Group: "apps", Resource: "deployments"}, "", d.newName()),
+			newReview("", "get", pods, d.newName(), ""),
+			newReview("", "list", object{Resource: "secrets"}, "kube-system", ""),
+			newReview("", "*", object{Group: "*", Resource: "*"}, "", ""),
+			newReview("", "impersonate", object{Resource: "users"}, "", d.newName()),
+			newPathReview("", "get", "/"+d.newName()),
+			newReview("", "update", object{Group: "apps", Resource: "deployments"}, "", d.newName()),
 		} {
 			v.User, v.Groups = s.User, s.Groups
 			c.Reviews = append(c.Reviews, v)
@@ -63,13 +67,25 @@ func (d *caseBuilder) addOwnNames() {
 		c.Grants = append(c.Grants, newGrant(user, "get", pods, namespace))
 		for _, o := range []object{{Resource: "secrets"}, {Resource: "nodes"}, {Resource: "serviceaccounts", Subresource: "token"}, {Resource: "users"}} {
 			for _, verb := range []string{"get", "create", "impersonate", "impersonate:user-info"} {
-				c.Reviews = append(c.Reviews, newReview(user, verb, o, "", user), newReview(user, verb, o, namespace, name), newReview(user, verb, o, name, name))
+				c.Reviews = append(c.Reviews,
+					newReview(user, verb, o, "", user),
+					newReview(user, verb, o, namespace, name),
+					newReview(user, verb, o, name, name),
+				)
 			}
 		}
 		for _, verb := range []string{"impersonate", "impersonate:user-info"} {
 			for _, target := range [][3]string{{"uids", "", user + "-uid"}, {"groups", "", "staff-" + user}, {"userextras", "scopes", "view-" + user}} {
-				s := newReview(user, verb, object{Group: "authentication.k8s.io", Resource: target[0], Subresource: target[1]}, "", target[2])
-				s.UID, s.Groups, s.Extra = user+"-uid", []string{"staff-" + user}, map[string]authorizationv1.ExtraValue{"scopes": {"view-" + user}}
+				s := newReview(
+					user,
+					verb,
+					object{Group: "authentication.k8s.io", Resource: target[0], Subresource: target[1]},
+					"",
+					target[2],
+				)
+				s.UID = user + "-uid"
+				s.Groups = []string{"staff-" + user}
+				s.Extra = map[string]authorizationv1.ExtraValue{"scopes": {"view-" + user}}
 				c.Reviews = append(c.Reviews, s)
 			}
 		}
@@ -80,7 +96,12 @@ func (d *caseBuilder) addOwnNames() {
 			c.Reviews = append(c.Reviews, s)
 		}
 		other := strings.ReplaceAll(user, name, elsewhere)
-		c.Reviews = append(c.Reviews, newReview(user, "get", pods, namespace, ""), newReview(other, "get", pods, namespace, ""), newReview(user, "get", pods, name, ""), newReview(strings.TrimPrefix(user, "system:"), "get", object{Resource: "pods"}, namespace, "x"))
+		c.Reviews = append(c.Reviews,
+			newReview(user, "get", pods, namespace, ""),
+			newReview(other, "get", pods, namespace, ""),
+			newReview(user, "get", pods, name, ""),
+			newReview(strings.TrimPrefix(user, "system:"), "get", object{Resource: "pods"}, namespace, "x"),
+		)
 	}
 	for _, group := range []string{"system:serviceaccounts:" + elsewhere, "system:bootstrappers:" + elsewhere, "system:" + elsewhere} {
 		g := newGrant("", "get", pods, elsewhere)
@@ -100,8 +121,12 @@ func (d *caseBuilder) addImpersonated() {
 	const authentication = "authentication.k8s.io"
 	c := Case{Reason: "impersonates-something-else"}
 	for _, o := range []object{
-		{Resource: "users"}, {Resource: "groups"}, {Resource: "serviceaccounts"},
-		{Group: authentication, Resource: "users"}, {Group: authentication, Resource: "uids"}, {Group: authentication, Resource: "userextras", Subresource: "scopes"},
+		{Resource: "users"},
+		{Resource: "groups"},
+		{Resource: "serviceaccounts"},
+		{Group: authentication, Resource: "users"},
+		{Group: authentication, Resource: "uids"},
+		{Group: authentication, Resource: "userextras", Subresource: "scopes"},
 	} {
 		user, name, group, namespace := d.newName(), d.newName(), d.newName(), ""
 		if o.Resource == "serviceaccounts" {
@@ -109,14 +134,26 @@ func (d *caseBuilder) addImpersonated() {
 		}
 		member := newGrant("", "impersonate", o, namespace, name)
 		member.Subject = scenarios.Subject{Group: group}
-		c.Grants = append(c.Grants, newGrant(user, "impersonate", o, namespace, name), newGrant(name, "impersonate", o, namespace, name), member)
+		c.Grants = append(c.Grants,
+			newGrant(user, "impersonate", o, namespace, name),
+			newGrant(name, "impersonate", o, namespace, name),
+			member,
+		)
 		for _, other := range []string{"", authentication, "apps", "authorization.k8s.io"} {
-			c.Reviews = append(c.Reviews, newReview(user, "impersonate", object{Group: other, Resource: o.Resource, Subresource: o.Subresource}, namespace, name))
+			c.Reviews = append(c.Reviews,
+				newReview(user, "impersonate", object{Group: other, Resource: o.Resource, Subresource: o.Subresource}, namespace, name),
+			)
 		}
 		for _, other := range []string{"", "status", "scopes", "token"} {
-			c.Reviews = append(c.Reviews, newReview(user, "impersonate", object{Group: o.Group, Resource: o.Resource, Subresource: other}, namespace, name))
+			c.Reviews = append(c.Reviews,
+				newReview(user, "impersonate", object{Group: o.Group, Resource: o.Resource, Subresource: other}, namespace, name),
+			)
 		}
-		c.Reviews = append(c.Reviews, newReview(user, "impersonate", o, d.newName(), name), newReview(user, "impersonate", o, "", name), newReview(user, "impersonate", o, namespace, ""))
+		c.Reviews = append(c.Reviews,
+			newReview(user, "impersonate", o, d.newName(), name),
+			newReview(user, "impersonate", o, "", name),
+			newReview(user, "impersonate", o, namespace, ""),
+		)
 		c.Reviews = append(c.Reviews, d.reviewsByRequestors(newReview("", "impersonate", o, namespace, name), user, name, group)...)
 	}
 	d.add(c)
@@ -158,7 +195,15 @@ func (d *caseBuilder) addIrrelevant() {
 			s.ResourceAttributes.Version = version
 			add(s)
 		}
-		for _, groups := range [][]string{nil, {user}, {group}, {"x", group, "y"}, {group, group}, {group + "," + user}, {strings.Join([]string{"x", group}, ",")}} {
+		for _, groups := range [][]string{
+			nil,
+			{user},
+			{group},
+			{"x", group, "y"},
+			{group, group},
+			{group + "," + user},
+			{strings.Join([]string{"x", group}, ",")},
+		} {
 			s := newReview(who, "list", pods, namespace, d.newName())
 			s.Groups = groups
 			add(s)
@@ -188,7 +233,11 @@ func (d *caseBuilder) addExtraKeys() {
 	for _, key := range d.ExtraKeys {
 		for _, values := range []authorizationv1.ExtraValue{{user, "x"}, {group}, {"admin"}, {"*"}, {""}, {}} {
 			name := d.newName() // the name is the same for all three, because a session does not decide
-			for _, s := range []spec{newReview(user, "get", pods, namespace, name), newReview(user, "list", pods, namespace, ""), newReview(d.newName(), "get", pods, namespace, name)} {
+			for _, s := range []spec{
+				newReview(user, "get", pods, namespace, name),
+				newReview(user, "list", pods, namespace, ""),
+				newReview(d.newName(), "get", pods, namespace, name),
+			} {
 				s.Extra = map[string]authorizationv1.ExtraValue{key: values}
 				c.Reviews = append(c.Reviews, s)
 			}
@@ -213,14 +262,20 @@ func (d *caseBuilder) addExtraKeys() {
 func (d *caseBuilder) addSharedGroups() {
 	all := []string{"system:authenticated", "system:serviceaccounts", "system:nodes", "system:unauthenticated"}
 	c := Case{Reason: "groups-changed"}
-	users := []string{d.newName(), "system:serviceaccount:" + d.newName() + ":" + d.newName(), "system:node:" + d.newName(), "system:anonymous"}
+	users := []string{
+		d.newName(),
+		"system:serviceaccount:" + d.newName() + ":" + d.newName(),
+		"system:node:" + d.newName(),
+		"system:anonymous",
+	}
 	for _, group := range all {
 		g := newGrant("", "get", pods, d.newName())
 		g.Subject = scenarios.Subject{Group: group}
 		c.Grants = append(c.Grants, g)
 		for _, user := range users {
 			s := newReview(user, "get", pods, g.Namespace, "")
-			for _, groups := range [][]string{nil, {"staff"}, {group}, {"staff", group}, slices.DeleteFunc(slices.Clone(all), func(other string) bool { return other == group })} {
+			otherGroups := slices.DeleteFunc(slices.Clone(all), func(other string) bool { return other == group })
+			for _, groups := range [][]string{nil, {"staff"}, {group}, {"staff", group}, otherGroups} {
 				s.Groups = groups
 				c.Reviews = append(c.Reviews, s)
 			}
@@ -242,7 +297,10 @@ func (d *caseBuilder) addLimits() {
 		names, verbs = append(names, d.newName()), append(verbs, "use-"+d.newName())
 		c.Grants = append(c.Grants, newGrant(busy, "get", pods, namespace, names[len(names)-1]))
 	}
-	byName, byVerb, byResource, team := newGrant(wide, "get", pods, namespace, names...), newGrant(wide, "get", pods, namespace), newGrant(wide, "list", pods, namespace), newGrant("", "list", pods, namespace)
+	byName := newGrant(wide, "get", pods, namespace, names...)
+	byVerb := newGrant(wide, "get", pods, namespace)
+	byResource := newGrant(wide, "list", pods, namespace)
+	team := newGrant("", "list", pods, namespace)
 	byVerb.Verbs, byResource.Resources, team.Subject = verbs, names, scenarios.Subject{Group: group}
 	c.Grants = append(c.Grants, byName, byVerb, byResource, team)
 	largeGroup, byGroup, byPath := d.newName(), newGrant(wide, "watch", pods, namespace), newPathGrant(wide, "get")
@@ -257,9 +315,28 @@ func (d *caseBuilder) addLimits() {
 	c.Grants = append(c.Grants, byGroup, byPath, newPathGrant(busy, "get", deep))
 	c.Reviews = append(c.Reviews, newPathReview(busy, "get", deep))
 	for _, i := range []int{0, 7, 8, 9, 10, 15, 16, 19, 20, 31, 32, 49, 50, 63, 64, 99, 100, 127, 128, manyValues - 1} {
-		c.Reviews = append(c.Reviews, newReview(busy, "get", pods, namespace, names[i]), newReview(wide, "get", pods, namespace, names[i]),
-			newReview(wide, verbs[i], pods, namespace, ""), newReview(wide, "list", object{Resource: names[i]}, namespace, ""), newReview(wide, "watch", object{Group: names[i], Resource: "pods"}, namespace, ""),
-			newReview(busy, "watch", pods, names[i], ""), newPathReview(busy, "get", "/"+names[i]), newPathReview(wide, "get", "/"+names[i]))
+		c.Reviews = append(c.Reviews,
+			newReview(busy, "get", pods, namespace, names[i]),
+			newReview(wide, "get", pods, namespace, names[i]),
+			newReview(
+				wide,
+				verbs[i],
+				pods,
+				namespace,
+				"",
+			),
+			newReview(wide, "list", object{Resource: names[i]}, namespace, ""),
+			newReview(wide, "watch", object{Group: names[i], Resource: "pods"}, namespace, ""),
+			newReview(
+				busy,
+				"watch",
+				pods,
+				names[i],
+				"",
+			),
+			newPathReview(busy, "get", "/"+names[i]),
+			newPathReview(wide, "get", "/"+names[i]),
+		)
 		member := newReview(d.newName(), "get", pods, namespace, names[i])
 		member.Groups = append(member.Groups, largeGroup)
 		c.Reviews = append(c.Reviews, member)

@@ -55,7 +55,13 @@ func (d *caseBuilder) addNearMisses() {
 // nearMisses returns reviews that differ from a review in one attribute of what is asked about.
 func nearMisses(s spec, sub string) (out []spec) {
 	for _, a := range Attributes() {
-		forms := map[string][]string{"api-group": {"{other}", ""}, "resource": {"{other}"}, "subresource": {sub, ""}, "name": {"{other}", "", "{upper}", "{}x", "{}.x"}, "namespace": {"{other}", ""}}
+		forms := map[string][]string{
+			"api-group":   {"{other}", ""},
+			"resource":    {"{other}"},
+			"subresource": {sub, ""},
+			"name":        {"{other}", "", "{upper}", "{}x", "{}.x"},
+			"namespace":   {"{other}", ""},
+		}
 		v, _ := a.value(s)
 		for _, form := range forms[a.Name] {
 			if spelling := Form(form, v); spelling != v {
@@ -81,10 +87,16 @@ func (d *caseBuilder) addWellKnownNames() {
 		return s
 	}
 	for _, name := range d.Users {
-		c.Reviews = append(c.Reviews, withGroup(newReview(name, "get", pods, namespace, ""), group), newReview(user, impersonator.Verbs[len(c.Reviews)%2], object{Resource: "users"}, "", name))
+		c.Reviews = append(c.Reviews,
+			withGroup(newReview(name, "get", pods, namespace, ""), group),
+			newReview(user, impersonator.Verbs[len(c.Reviews)%2], object{Resource: "users"}, "", name),
+		)
 	}
 	for _, name := range d.Groups {
-		c.Reviews = append(c.Reviews, withGroup(newReview(user, "get", pods, namespace, ""), name), newReview(user, impersonator.Verbs[len(name)%2], object{Resource: "groups"}, "", cmp.Or(name, "system:masters")))
+		c.Reviews = append(c.Reviews,
+			withGroup(newReview(user, "get", pods, namespace, ""), name),
+			newReview(user, impersonator.Verbs[len(name)%2], object{Resource: "groups"}, "", cmp.Or(name, "system:masters")),
+		)
 	}
 	for _, path := range d.Paths {
 		if strings.HasPrefix(path, "/") {
@@ -96,14 +108,28 @@ func (d *caseBuilder) addWellKnownNames() {
 
 // addSelectors adds the cases about selectors. They narrow what is asked, and grant nothing, whatever they select.
 func (d *caseBuilder) addSelectors() {
-	c, user, oneNameUser, namespace, node := Case{Reason: "selectors-change-the-decision"}, d.newName(), d.newName(), d.newName(), "system:node:"+d.newName()
-	verbs := []string{"list", "watch", "deletecollection", "impersonate-on:user-info:list", "impersonate-on:user-info:watch", "impersonate-on:user-info:deletecollection"}
+	c := Case{Reason: "selectors-change-the-decision"}
+	user := d.newName()
+	oneNameUser := d.newName()
+	namespace := d.newName()
+	node := "system:node:" + d.newName()
+	verbs := []string{
+		"list",
+		"watch",
+		"deletecollection",
+		"impersonate-on:user-info:list",
+		"impersonate-on:user-info:watch",
+		"impersonate-on:user-info:deletecollection",
+	}
 	all, one := newGrant(user, "", pods, namespace), newGrant(oneNameUser, "", pods, namespace, "one")
 	all.Verbs, one.Verbs = verbs, verbs
 	getter := d.newName() // may get each object, but a list of objects with one name is not a get
 	c.Grants = []scenarios.Grant{all, one, newGrant(getter, "get", pods, namespace)}
 	type requirement = metav1.FieldSelectorRequirement
-	is, not, has, lacks := metav1.FieldSelectorOpIn, metav1.FieldSelectorOpNotIn, metav1.FieldSelectorOpExists, metav1.FieldSelectorOpDoesNotExist
+	is := metav1.FieldSelectorOpIn
+	not := metav1.FieldSelectorOpNotIn
+	has := metav1.FieldSelectorOpExists
+	lacks := metav1.FieldSelectorOpDoesNotExist
 	for i, fields := range [][]requirement{
 		{{Key: "metadata.name", Operator: is, Values: []string{"one"}}}, {{Key: "metadata.name", Operator: not, Values: []string{"one"}}},
 		{{Key: "metadata.namespace", Operator: is, Values: []string{namespace}}},
@@ -112,8 +138,10 @@ func (d *caseBuilder) addSelectors() {
 		{{Key: "spec.owner", Operator: is, Values: []string{getter}}},
 	} {
 		labels := [][]metav1.LabelSelectorRequirement{
-			{{Key: "app", Operator: metav1.LabelSelectorOperator(is), Values: []string{"web"}}}, {{Key: "app", Operator: metav1.LabelSelectorOperator(is), Values: []string{"web", "db"}}},
-			{{Key: "app", Operator: metav1.LabelSelectorOperator(not), Values: []string{"web", "db"}}}, {{Key: "example.com/a", Operator: metav1.LabelSelectorOperator(has)}},
+			{{Key: "app", Operator: metav1.LabelSelectorOperator(is), Values: []string{"web"}}},
+			{{Key: "app", Operator: metav1.LabelSelectorOperator(is), Values: []string{"web", "db"}}},
+			{{Key: "app", Operator: metav1.LabelSelectorOperator(not), Values: []string{"web", "db"}}},
+			{{Key: "example.com/a", Operator: metav1.LabelSelectorOperator(has)}},
 			{{Key: "app", Operator: metav1.LabelSelectorOperator(has)}, {Key: "b", Operator: metav1.LabelSelectorOperator(lacks)}, {Key: "c", Operator: metav1.LabelSelectorOperator(not), Values: []string{"d"}}},
 			{{Key: "owner", Operator: metav1.LabelSelectorOperator(is), Values: []string{getter}}, {Key: "team", Operator: metav1.LabelSelectorOperator(is), Values: []string{"system:authenticated"}}},
 		}[i]

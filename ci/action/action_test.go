@@ -208,8 +208,13 @@ func perform(t *testing.T, with map[string]string, code int) performed {
 	if err := os.WriteFile(filepath.Join(work, "authzconf"), []byte(standIn), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	environment := []string{"PATH=" + work + ":" + os.Getenv("PATH"), "RUNNER_TEMP=" + work, "GITHUB_OUTPUT=" + filepath.Join(work, "output"),
-		"CALLED=" + filepath.Join(work, "called"), fmt.Sprintf("STAND_IN_CODE=%d", code)}
+	environment := []string{
+		"PATH=" + work + ":" + os.Getenv("PATH"),
+		"RUNNER_TEMP=" + work,
+		"GITHUB_OUTPUT=" + filepath.Join(work, "output"),
+		"CALLED=" + filepath.Join(work, "called"),
+		fmt.Sprintf("STAND_IN_CODE=%d", code),
+	}
 	i := slices.IndexFunc(m.Runs.Steps, func(s step) bool { return s.ID == "run" })
 	for variable, expression := range m.Runs.Steps[i].Env {
 		name := input.FindStringSubmatch(expression)[1]
@@ -243,7 +248,11 @@ func TestRun(t *testing.T) {
 	t.Cleanup(func() { _ = listener.Close() })
 	kubeconfig := filepath.Join(t.TempDir(), "webhook.kubeconfig")
 	// The authorizer writes its kubeconfig only when it has started.
-	start := fmt.Sprintf("echo 'clusters: [{name: webhook, cluster: {server: \"https://%s/authorize\"}}]' >%s; sleep 60 & wait", listener.Addr(), kubeconfig)
+	start := fmt.Sprintf(
+		"echo 'clusters: [{name: webhook, cluster: {server: \"https://%s/authorize\"}}]' >%s; sleep 60 & wait",
+		listener.Addr(),
+		kubeconfig,
+	)
 	people := "alice=header:X-User: alice\r\n\n bob=header:X-User: bob\n"
 	for name, c := range map[string]struct {
 		with   map[string]string
@@ -276,7 +285,15 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := perform(t, c.with, c.ends)
 			if out.code != c.code || out.called != c.called || out.stderr != c.stderr {
-				t.Errorf("exit code %d (expected %d)\ncalled %qexpected %q\nstderr %qexpected %q", out.code, c.code, out.called, c.called, out.stderr, c.stderr)
+				t.Errorf(
+					"exit code %d (expected %d)\ncalled %qexpected %q\nstderr %qexpected %q",
+					out.code,
+					c.code,
+					out.called,
+					c.called,
+					out.stderr,
+					c.stderr,
+				)
 			}
 			hasReport := strings.Contains(out.output, "report-dir=WORK/report\n")
 			if wantsReport := c.called != "" && c.code != 2; hasReport != wantsReport {
@@ -299,8 +316,13 @@ func TestSummarize(t *testing.T) {
 			}
 		}
 		c := exec.CommandContext(t.Context(), "./summarize")
-		c.Env = []string{"PATH=" + work + ":" + os.Getenv("PATH"), "AUTHZCONF_REPORT_DIR=" + work, "GITHUB_STEP_SUMMARY=" + filepath.Join(work, "page"),
-			"CALLED=" + filepath.Join(work, "called"), fmt.Sprintf("STAND_IN_CODE=%d", code)}
+		c.Env = []string{
+			"PATH=" + work + ":" + os.Getenv("PATH"),
+			"AUTHZCONF_REPORT_DIR=" + work,
+			"GITHUB_STEP_SUMMARY=" + filepath.Join(work, "page"),
+			"CALLED=" + filepath.Join(work, "called"),
+			fmt.Sprintf("STAND_IN_CODE=%d", code),
+		}
 		_ = c.Run()
 		page, _ := os.ReadFile(filepath.Join(work, "page"))
 		if want := "# Results\n\n```\noutcome: passed\n```\n"; string(page) != want || c.ProcessState.ExitCode() != code {
@@ -371,8 +393,13 @@ func install(t *testing.T, version, releases string) (code int, said string, isI
 	t.Helper()
 	work := t.TempDir()
 	c := exec.CommandContext(t.Context(), "./install")
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "AUTHZCONF_VERSION=" + version, "RUNNER_TEMP=" + work, "GITHUB_PATH=" + filepath.Join(work, "path"),
-		"AUTHZCONF_RELEASES=" + releases}
+	c.Env = []string{
+		"PATH=" + os.Getenv("PATH"),
+		"AUTHZCONF_VERSION=" + version,
+		"RUNNER_TEMP=" + work,
+		"GITHUB_PATH=" + filepath.Join(work, "path"),
+		"AUTHZCONF_RELEASES=" + releases,
+	}
 	out, _ := c.CombinedOutput()
 	_, err := os.Stat(filepath.Join(work, "authzconf-bin", "authzconf"))
 	return c.ProcessState.ExitCode(), string(out), err == nil

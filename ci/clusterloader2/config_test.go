@@ -179,7 +179,12 @@ func TestConfig(t *testing.T) {
 	if s.Name == "" || s.Namespace.Number != 1 || s.Namespace.Prefix+"-1" != s.objects[1].TemplateFillMap["AgentNamespace"] {
 		t.Errorf("%+v is not where the agents' permissions are bound", s.Namespace)
 	}
-	known := []string{verdicts.AttemptsMetric, verdicts.AuthorizationsMetric, "apiserver_authorization_webhook_duration_seconds_bucket", "apiserver_flowcontrol_rejected_requests_total"}
+	known := []string{
+		verdicts.AttemptsMetric,
+		verdicts.AuthorizationsMetric,
+		"apiserver_authorization_webhook_duration_seconds_bucket",
+		"apiserver_flowcontrol_rejected_requests_total",
+	}
 	for _, q := range s.queries {
 		for _, name := range regexp.MustCompile(`apiserver_[a-z_]+`).FindAllString(q.Query, -1) {
 			if !slices.Contains(known, name) {
@@ -197,7 +202,12 @@ func TestObjects(t *testing.T) {
 		var role rbacv1.ClusterRole
 		var binding rbacv1.ClusterRoleBinding
 		var agents appsv1.DaemonSet
-		decoded := map[string]any{"serviceaccount.yaml": &account, "clusterrole.yaml": &role, "clusterrolebinding.yaml": &binding, "daemonset.yaml": &agents}
+		decoded := map[string]any{
+			"serviceaccount.yaml":     &account,
+			"clusterrole.yaml":        &role,
+			"clusterrolebinding.yaml": &binding,
+			"daemonset.yaml":          &agents,
+		}
 		for _, object := range s.objects {
 			params := map[string]any{"Name": object.Basename + "-0", "Index": 0, "Namespace": "authzconf-agents-1"}
 			maps.Copy(params, object.TemplateFillMap)

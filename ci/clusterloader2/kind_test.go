@@ -49,7 +49,9 @@ const (
 func TestOnKind(t *testing.T) {
 	program, nodeImage, kwok := os.Getenv("AUTHZCONF_CLUSTERLOADER"), os.Getenv("AUTHZCONF_KIND_NODE_IMAGE"), os.Getenv("AUTHZCONF_KWOK")
 	if slices.Contains([]string{program, nodeImage, kwok}, "") {
-		t.Skip("AUTHZCONF_CLUSTERLOADER, AUTHZCONF_KIND_NODE_IMAGE or AUTHZCONF_KWOK is not set: make kind-clusterloader2 sets the last two")
+		t.Skip(
+			"AUTHZCONF_CLUSTERLOADER, AUTHZCONF_KIND_NODE_IMAGE or AUTHZCONF_KWOK is not set: make kind-clusterloader2 sets the last two",
+		)
 	}
 	cluster := startCluster(t, nodeImage)
 	client, err := kubernetes.NewForConfig(cluster.Admin())
@@ -108,7 +110,9 @@ func createNodes(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	for i := range kwokNodes {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("kwok-%d", i), Annotations: map[string]string{kwoktest.Node: "fake"}, Labels: map[string]string{corev1.LabelOSStable: "linux"},
+			Name:        fmt.Sprintf("kwok-%d", i),
+			Annotations: map[string]string{kwoktest.Node: "fake"},
+			Labels:      map[string]string{corev1.LabelOSStable: "linux"},
 		}}
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -79,7 +79,12 @@ func (e *enforcer) ask(ctx context.Context, webhooks []*webhook, at int, a autho
 		return l
 	}
 	d, reason, err := e.rest.Authorize(ctx, a)
-	return link{"rest", nil, vectors.SubjectAccessReviewStatus{Allowed: d == authorizer.DecisionAllow, Denied: d == authorizer.DecisionDeny, Reason: reason}, err}
+	return link{
+		"rest",
+		nil,
+		vectors.SubjectAccessReviewStatus{Allowed: d == authorizer.DecisionAllow, Denied: d == authorizer.DecisionDeny, Reason: reason},
+		err,
+	}
 }
 
 // decide asks the chain until what comes of it is known, or a conditional allow is seen.
@@ -220,7 +225,8 @@ func (e *enforcer) filters(ctx context.Context, h *held, a authorizer.Attributes
 // compound says whether it is asked about the create that a request turns into, or that a connect request needs.
 func (h *held) compound(a authorizer.Attributes) bool {
 	return h.first != nil && h.first.GetVerb() != "create" && a.GetVerb() == "create" && a.GetUser().GetName() == h.first.GetUser().GetName() &&
-		a.GetResource() == h.first.GetResource() && a.GetSubresource() == h.first.GetSubresource()
+		a.GetResource() == h.first.GetResource() &&
+		a.GetSubresource() == h.first.GetSubresource()
 }
 
 // supports says whether admission stands behind a request. Custom resources and aggregated servers are left out.
@@ -237,7 +243,11 @@ func (e *enforcer) ConditionsAwareAuthorize(ctx context.Context, a authorizer.At
 }
 
 // EvaluateConditions implements authorizer.Authorizer.
-func (e *enforcer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (e *enforcer) EvaluateConditions(
+	context.Context,
+	authorizer.ConditionsAwareDecision,
+	authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
@@ -252,7 +262,9 @@ func (e *enforcer) outside(next http.Handler) http.Handler {
 func (e *enforcer) status(ctx context.Context, a authorizer.Attributes, mode vectors.Mode) (out vectors.SubjectAccessReviewStatus) {
 	d := e.decide(ctx, a, mode)
 	if d.kind != vectors.ConditionalAllow && d.kind != vectors.ConditionalDeny || e.fault == "shown-as-allowed" {
-		out.Allowed, out.Denied, out.Reason = d.kind == vectors.Allow || d.kind == vectors.ConditionalAllow, d.kind == vectors.Deny, d.reason
+		out.Allowed = d.kind == vectors.Allow || d.kind == vectors.ConditionalAllow
+		out.Denied = d.kind == vectors.Deny
+		out.Reason = d.reason
 		if d.err != nil {
 			out.EvaluationError = d.err.Error()
 		}
@@ -265,7 +277,9 @@ func (e *enforcer) status(ctx context.Context, a authorizer.Attributes, mode vec
 		l := d.links[i]
 		switch sets := slices.Clone(l.status.ConditionsChain); {
 		case l.status.Allowed || l.status.Denied:
-			out.ConditionsChain = append(out.ConditionsChain, vectors.ConditionSet{AuthorizerName: l.name, Allowed: l.status.Allowed, Denied: l.status.Denied})
+			out.ConditionsChain = append(out.ConditionsChain,
+				vectors.ConditionSet{AuthorizerName: l.name, Allowed: l.status.Allowed, Denied: l.status.Denied},
+			)
 			return out
 		case len(sets) > 1 && e.wire.Rules.Depth > 1:
 			out.ConditionsChain = append(out.ConditionsChain, vectors.ConditionSet{AuthorizerName: l.name, ConditionsChain: sets})
@@ -344,7 +358,8 @@ func (e *enforcer) forbid(a admission.Attributes, first authorizer.Attributes, r
 
 // proxied is the check of create for proxies, which Kubernetes has for other connect requests only.
 func (e *enforcer) proxied(ctx context.Context, h *held, a admission.Attributes) error {
-	if a.GetOperation() != admission.Connect || a.GetSubresource() != "proxy" || h.first.GetVerb() == "create" || e.fault == "proxies-by-get" {
+	if a.GetOperation() != admission.Connect || a.GetSubresource() != "proxy" || h.first.GetVerb() == "create" ||
+		e.fault == "proxies-by-get" {
 		return nil
 	}
 	of := h.first

@@ -67,7 +67,14 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	var chain authorizer.ConditionsAwareDecisionUnion
-	chain.Add("before", authorizer.ConditionsAwareDecisionConditionsMap([]authorizer.Condition{authorizer.GenericCondition{ID: "example.com/a", Condition: "true"}}, nil, nil))
+	chain.Add(
+		"before",
+		authorizer.ConditionsAwareDecisionConditionsMap(
+			[]authorizer.Condition{authorizer.GenericCondition{ID: "example.com/a", Condition: "true"}},
+			nil,
+			nil,
+		),
+	)
 	evaluate := func() (authorizer.Decision, error) {
 		d, _, err := reloadable.EvaluateConditions(t.Context(), chain.ToDecision(), nil)
 		return d, err

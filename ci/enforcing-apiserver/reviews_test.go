@@ -19,7 +19,9 @@ import (
 
 // accessKinds are the kinds of access reviews, by their resources.
 var accessKinds = map[string]string{
-	"subjectaccessreviews": "SubjectAccessReview", "localsubjectaccessreviews": "LocalSubjectAccessReview", "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+	"subjectaccessreviews":      "SubjectAccessReview",
+	"localsubjectaccessreviews": "LocalSubjectAccessReview",
+	"selfsubjectaccessreviews":  "SelfSubjectAccessReview",
 }
 
 // reviews answers each access review that asks for conditions, and each AuthorizationConditionsReview, which are no business of
@@ -111,7 +113,10 @@ func (e *enforcer) answerConditions(ctx context.Context, body []byte) ([]byte, e
 			if i < 0 {
 				return nil, fmt.Errorf("there is no authorizer %q", set.AuthorizerName)
 			}
-			out, _ = e.webhooks()[i].evaluate(ctx, vectors.AuthorizationConditionsRequest{ConditionSets: []vectors.ConditionSet{set}, ConditionData: q.ConditionData})
+			out, _ = e.webhooks()[i].evaluate(
+				ctx,
+				vectors.AuthorizationConditionsRequest{ConditionSets: []vectors.ConditionSet{set}, ConditionData: q.ConditionData},
+			)
 		}
 		if out.Allowed || out.Denied {
 			break

@@ -153,8 +153,13 @@ func spec(a authorizer.Attributes, mode vectors.Mode) (out vectors.SubjectAccess
 	}
 	if a.IsResourceRequest() {
 		out.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Verb: a.GetVerb(), Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource(), Subresource: a.GetSubresource(),
-			Namespace: a.GetNamespace(), Name: a.GetName(),
+			Verb:        a.GetVerb(),
+			Group:       a.GetAPIGroup(),
+			Version:     a.GetAPIVersion(),
+			Resource:    a.GetResource(),
+			Subresource: a.GetSubresource(),
+			Namespace:   a.GetNamespace(),
+			Name:        a.GetName(),
 		}
 	} else {
 		out.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: a.GetVerb(), Path: a.GetPath()}

@@ -41,7 +41,12 @@ func schemaOf(t testing.TB, files map[string][]byte) *resolved.Schema {
 		if verb == `"impersonate"` {
 			resources = "NonResourceURL, User, Node, Group, ServiceAccount, PrincipalUID, Extra"
 		}
-		_, _ = fmt.Fprintf(&text, "  action %s appliesTo { principal: [User, Node, ServiceAccount, Group], resource: [%s], context: {} };\n", verb, resources)
+		_, _ = fmt.Fprintf(
+			&text,
+			"  action %s appliesTo { principal: [User, Node, ServiceAccount, Group], resource: [%s], context: {} };\n",
+			verb,
+			resources,
+		)
 	}
 	text.WriteString("}\n")
 	var s schema.Schema

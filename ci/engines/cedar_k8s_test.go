@@ -26,7 +26,8 @@ import (
 type cedarK8s struct{ policies *cedar.PolicySet }
 
 func (c cedarK8s) allowed(s spec) (bool, error) {
-	if strings.HasPrefix(s.User, "system:") && !strings.HasPrefix(s.User, "system:serviceaccount:") && !strings.HasPrefix(s.User, "system:node:") {
+	if strings.HasPrefix(s.User, "system:") && !strings.HasPrefix(s.User, "system:serviceaccount:") &&
+		!strings.HasPrefix(s.User, "system:node:") {
 		return false, nil // it has no opinion about them
 	}
 	entities := cedar.EntityMap{}
@@ -43,7 +44,10 @@ func (c cedarK8s) allowed(s spec) (bool, error) {
 	}
 	entities[resource.UID] = resource // a principal with the same type and ID is replaced
 	decision, diagnostic := cedar.Authorize(c.policies, entities, cedar.Request{
-		Principal: principal, Action: cedar.NewEntityUID("k8s::Action", cedar.String(verb)), Resource: resource.UID, Context: cedar.NewRecord(nil),
+		Principal: principal,
+		Action:    cedar.NewEntityUID("k8s::Action", cedar.String(verb)),
+		Resource:  resource.UID,
+		Context:   cedar.NewRecord(nil),
 	})
 	if len(diagnostic.Errors) > 0 {
 		return false, fmt.Errorf("%v", diagnostic.Errors[0])

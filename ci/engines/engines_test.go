@@ -103,7 +103,12 @@ func ask(t testing.TB, plan *certify.Plan, levels []certify.CertificationLevel, 
 	return run
 }
 
-func certifyWith(t testing.TB, plan *certify.Plan, levels []certify.CertificationLevel, decide reference.Decider) (*certify.Run[certify.Answer], error) {
+func certifyWith(
+	t testing.TB,
+	plan *certify.Plan,
+	levels []certify.CertificationLevel,
+	decide reference.Decider,
+) (*certify.Run[certify.Answer], error) {
 	t.Helper()
 	webhook, stop, err := certify.Serve(reference.Handler(decide))
 	if err != nil {

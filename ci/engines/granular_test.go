@@ -74,13 +74,23 @@ func granularQuestions(t testing.TB) (grants []scenarios.Grant, questions []gran
 			}
 			user := s.ID + "/" + a.Name
 			grants = append(grants, scenarios.Grant{
-				Subject: scenarios.Subject{User: user}, Verbs: a.Grants, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Namespace: "shop",
+				Subject:   scenarios.Subject{User: user},
+				Verbs:     a.Grants,
+				APIGroups: []string{"apps"},
+				Resources: []string{"deployments"},
+				Namespace: "shop",
 			})
 			for _, check := range a.Checks {
 				answer, verb, _ := strings.Cut(check, " ")
-				questions = append(questions, granularQuestion{user, authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Verb: verb, Group: "apps", Version: "v1", Resource: "deployments", Namespace: "shop", Name: "web",
-				}}, answer == "yes"})
+				questions = append(questions,
+					granularQuestion{
+						user,
+						authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+							Verb: verb, Group: "apps", Version: "v1", Resource: "deployments", Namespace: "shop", Name: "web",
+						}},
+						answer == "yes",
+					},
+				)
 			}
 		}
 	}
@@ -103,7 +113,8 @@ func loadCedarPolicy(t testing.TB, p *policy.Policy) func(spec) (bool, error) {
 
 // loadRego evaluates the policy with Open Policy Agent as a library.
 func loadRego(t testing.TB, p *policy.Policy) func(spec) (bool, error) {
-	query, err := rego.New(rego.Query("data.authzconf.certification.allow"), rego.Module("policy.rego", string(export(t, p, "rego")))).PrepareForEval(t.Context())
+	query, err := rego.New(rego.Query("data.authzconf.certification.allow"), rego.Module("policy.rego", string(export(t, p, "rego")))).
+		PrepareForEval(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +156,17 @@ func startFGA(t testing.TB) string {
 		t.Fatal(err)
 	}
 	address := freeAddress(t)
-	server := exec.Command(program, "run", "--playground-enabled=false", "--metrics-enabled=false", "--http-enabled=false", "--log-level", "error", "--grpc-addr", address)
+	server := exec.Command(
+		program,
+		"run",
+		"--playground-enabled=false",
+		"--metrics-enabled=false",
+		"--http-enabled=false",
+		"--log-level",
+		"error",
+		"--grpc-addr",
+		address,
+	)
 	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	server.Stderr = os.Stderr
 	if err := server.Start(); err != nil {

@@ -102,7 +102,10 @@ func (w *webhook) load(ctx context.Context, rendered []byte) error {
 		return err
 	}
 	written, err := w.server.WriteAuthorizationModel(ctx, &openfgav1.WriteAuthorizationModelRequest{
-		StoreId: created.GetId(), SchemaVersion: model.GetSchemaVersion(), TypeDefinitions: model.GetTypeDefinitions(), Conditions: model.GetConditions(),
+		StoreId:         created.GetId(),
+		SchemaVersion:   model.GetSchemaVersion(),
+		TypeDefinitions: model.GetTypeDefinitions(),
+		Conditions:      model.GetConditions(),
 	})
 	if err != nil {
 		return err
@@ -195,7 +198,15 @@ func listPermissions(r authorizationv1.SubjectAccessReviewSpec) (ids []string) {
 				for _, resource := range resources {
 					for _, namespace := range []string{a.Namespace, ""} {
 						for _, names := range named {
-							add(scenarios.Grant{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, Namespace: namespace, Names: names})
+							add(
+								scenarios.Grant{
+									Verbs:     []string{verb},
+									APIGroups: []string{group},
+									Resources: []string{resource},
+									Namespace: namespace,
+									Names:     names,
+								},
+							)
 						}
 					}
 				}

@@ -75,19 +75,29 @@ func (m mine) ConditionsAwareAuthorize(_ context.Context, a authorizer.Attribute
 		if len(c.Condition) > wire.Newest().Rules.Condition { // it cannot be written down
 			return authorizer.ConditionsAwareDecisionFromParts(decision(d.Fold()), "a condition is too long", nil)
 		}
-		by[c.Effect] = append(by[c.Effect], authorizer.GenericCondition{ID: c.ID, Type: wire.Newest().CEL, Condition: c.Condition, Description: c.Description})
+		by[c.Effect] = append(by[c.Effect],
+			authorizer.GenericCondition{ID: c.ID, Type: wire.Newest().CEL, Condition: c.Condition, Description: c.Description},
+		)
 	}
 	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.Deny], by[vectors.NoOpinion], by[vectors.Allow])
 }
 
 // EvaluateConditions evaluates them when the object is there.
-func (m mine) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (m mine) EvaluateConditions(
+	ctx context.Context,
+	d authorizer.ConditionsAwareDecision,
+	data authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	known := vectors.ConditionData{
-		Operation: string(data.GetOperation()), Object: object(data.GetObject()), OldObject: object(data.GetOldObject()), Options: object(data.GetOperationOptions()),
+		Operation: string(data.GetOperation()),
+		Object:    object(data.GetObject()),
+		OldObject: object(data.GetOldObject()),
+		Options:   object(data.GetOperationOptions()),
 	}
-	return d.ConditionsMap().Evaluate(ctx, data, func(_ context.Context, c authorizer.Condition, _ authorizer.ConditionsData) (bool, error) {
-		return reference.Holds(c.GetCondition(), known.Variables())
-	})
+	return d.ConditionsMap().
+		Evaluate(ctx, data, func(_ context.Context, c authorizer.Condition, _ authorizer.ConditionsData) (bool, error) {
+			return reference.Holds(c.GetCondition(), known.Variables())
+		})
 }
 
 func object(o runtime.Object) (out vectors.Object) {
@@ -110,7 +120,12 @@ func decision(d vectors.Decision) authorizer.Decision {
 // review is what the engine reads of a request.
 func review(a authorizer.Attributes) authorizationv1.SubjectAccessReviewSpec {
 	u := a.GetUser()
-	s := authorizationv1.SubjectAccessReviewSpec{User: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: map[string]authorizationv1.ExtraValue{}}
+	s := authorizationv1.SubjectAccessReviewSpec{
+		User:   u.GetName(),
+		UID:    u.GetUID(),
+		Groups: u.GetGroups(),
+		Extra:  map[string]authorizationv1.ExtraValue{},
+	}
 	for k, v := range u.GetExtra() {
 		s.Extra[k] = v
 	}
@@ -119,7 +134,13 @@ func review(a authorizer.Attributes) authorizationv1.SubjectAccessReviewSpec {
 		return s
 	}
 	s.ResourceAttributes = &authorizationv1.ResourceAttributes{
-		Verb: a.GetVerb(), Namespace: a.GetNamespace(), Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(),
+		Verb:        a.GetVerb(),
+		Namespace:   a.GetNamespace(),
+		Group:       a.GetAPIGroup(),
+		Version:     a.GetAPIVersion(),
+		Resource:    a.GetResource(),
+		Subresource: a.GetSubresource(),
+		Name:        a.GetName(),
 	}
 	return s
 }

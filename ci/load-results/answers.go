@@ -114,10 +114,16 @@ func (c change) measured(run *column) (before, after *judge.Variant) {
 func newReviewsAnswer(question, part string, c *column, before, after *judge.Variant) SummaryRow {
 	a := SummaryRow{
 		Question: question,
-		Answer:   fmt.Sprintf("%.3f → %.3f reviews a request, %s", before.Reviews.PerRequest.Estimate, after.Reviews.PerRequest.Estimate, after.Reviews.Of),
+		Answer: fmt.Sprintf(
+			"%.3f → %.3f reviews a request, %s",
+			before.Reviews.PerRequest.Estimate,
+			after.Reviews.PerRequest.Estimate,
+			after.Reviews.Of,
+		),
 		HowMany:  fmt.Sprintf("%d and %s", before.Reviews.Blocks, reports.Plural(after.Reviews.Blocks, "block")),
 		Interval: predictedOf(after.Reviews),
-		Where:    fmt.Sprintf("%s and %s: %s", before.Variant, after.Variant, c.Title), Part: part,
+		Where:    fmt.Sprintf("%s and %s: %s", before.Variant, after.Variant, c.Title),
+		Part:     part,
 	}
 	if first := after.FirstContact; first != nil {
 		a.Answer += fmt.Sprintf("; %.3f at first contact", first.PerRequest.Estimate)

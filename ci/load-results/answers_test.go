@@ -11,7 +11,12 @@ import (
 // reviewed is a run of so many agents in which the gate adds reviews to each request, in a phase.
 func reviewed(title string, agents int, of string, added float64) column {
 	rate := func(reviews float64) judge.ReviewRate {
-		return judge.ReviewRate{Of: of, Blocks: 3, PerRequest: statistics.Interval{Estimate: reviews}, Predicted: &judge.Range{Low: reviews, High: reviews}}
+		return judge.ReviewRate{
+			Of:         of,
+			Blocks:     3,
+			PerRequest: statistics.Interval{Estimate: reviews},
+			Predicted:  &judge.Range{Low: reviews, High: reviews},
+		}
 	}
 	return column{Title: title, Result: judge.Result{Variants: []judge.Variant{
 		{Variant: "legacy-node", Server: "gate-off", Agents: agents, Reviews: rate(3)},

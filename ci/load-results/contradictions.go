@@ -55,7 +55,13 @@ func (c *contradiction) count(step scenarios.Step) {
 
 // String returns the contradiction for people.
 func (c contradiction) String() string {
-	return fmt.Sprintf("%d to %d in %s of level divergence, such as %s", c.fewest, c.most, reports.Plural(len(c.scenarios), "scenario"), c.scenarios[0])
+	return fmt.Sprintf(
+		"%d to %d in %s of level divergence, such as %s",
+		c.fewest,
+		c.most,
+		reports.Plural(len(c.scenarios), "scenario"),
+		c.scenarios[0],
+	)
 }
 
 func joinLines(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -68,7 +68,10 @@ var titles = []func(r *run.Run) string{
 
 func (c *Cost) add(col column) {
 	c.Columns = append(c.Columns, col)
-	c.Variants = seq.AppendMissing(c.Variants, seq.Map(col.Result.Variants, func(v judge.Variant) judge.VariantKey { return judge.VariantKey{Variant: v.Variant, Server: v.Server} })...)
+	variants := seq.Map(col.Result.Variants, func(v judge.Variant) judge.VariantKey {
+		return judge.VariantKey{Variant: v.Variant, Server: v.Server}
+	})
+	c.Variants = seq.AppendMissing(c.Variants, variants...)
 }
 
 // newCost puts runs side by side, and gives each the title that tells it from the others.

@@ -49,11 +49,14 @@ func TestCostOfSeveralRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 2 || !strings.Contains(string(files["reviews.svg"]), `xmlns="http://www.w3.org/2000/svg"`) || !strings.Contains(string(files["reviews.svg"]), "associated-node") {
+	if len(files) != 2 || !strings.Contains(string(files["reviews.svg"]), `xmlns="http://www.w3.org/2000/svg"`) ||
+		!strings.Contains(string(files["reviews.svg"]), "associated-node") {
 		t.Errorf("%d files", len(files))
 	}
 	text := string(files["README.md"])
-	ten, hundred, thousand := strings.Index(text, "| 10 agents |"), strings.Index(text, "| 100 agents |"), strings.Index(text, "| 1000 agents |")
+	ten := strings.Index(text, "| 10 agents |")
+	hundred := strings.Index(text, "| 100 agents |")
+	thousand := strings.Index(text, "| 1000 agents |")
 	inOrder := ten > 0 && ten < hundred && hundred < thousand
 	if !inOrder || !strings.Contains(text, "(reviews.svg)") {
 		t.Errorf("not in order of agents:\n%s", text)
@@ -273,7 +276,11 @@ func TestResults(t *testing.T) {
 // Statements say what the runs show, and no more.
 func TestStatements(t *testing.T) {
 	rate := func(variant, server string, mean float64, verdict string) judge.Variant {
-		return judge.Variant{Variant: variant, Server: server, Reviews: judge.ReviewRate{Of: "steady state", PerRequest: statistics.Interval{Estimate: mean}, Verdict: verdict}}
+		return judge.Variant{
+			Variant: variant,
+			Server:  server,
+			Reviews: judge.ReviewRate{Of: "steady state", PerRequest: statistics.Interval{Estimate: mean}, Verdict: verdict},
+		}
 	}
 	slo := func(of string, state judge.State) judge.LimitResult {
 		return judge.LimitResult{Of: of, Name: judge.Objective("list"), State: state, Detail: "so"}
@@ -344,17 +351,34 @@ func TestPublishesWhatFailed(t *testing.T) {
 	c := costOf(t, 100)
 	col := &c.Columns[0]
 	col.Result.Outcome = judge.Inconclusive
-	col.Result.Checks = []judge.Check{{Name: "generator kept up", State: judge.Broken, Detail: "9 of 10 late\nlast 20 log lines: x"}, {Name: "executed", State: judge.Holds}}
-	col.Result.Limits = []judge.LimitResult{{Of: "v on gate-on", Name: judge.Objective("list"), State: judge.Broken, Detail: "p99 31 s, at most 30s"}, {Of: "v on gate-on", Name: "errorRate", State: judge.Holds}}
+	col.Result.Checks = []judge.Check{
+		{Name: "generator kept up", State: judge.Broken, Detail: "9 of 10 late\nlast 20 log lines: x"},
+		{Name: "executed", State: judge.Holds},
+	}
+	col.Result.Limits = []judge.LimitResult{
+		{Of: "v on gate-on", Name: judge.Objective("list"), State: judge.Broken, Detail: "p99 31 s, at most 30s"},
+		{Of: "v on gate-on", Name: "errorRate", State: judge.Holds},
+	}
 	v := &col.Result.Variants[0]
-	v.Sent, v.Dropped, v.Late, v.Done, v.Errors, v.Again, v.MostReviews, v.ReviewsPerSecond = 90, 10, 9, 80, 3, map[string]int64{"429": 4}, 61, 20
+	v.Sent = 90
+	v.Dropped = 10
+	v.Late = 9
+	v.Done = 80
+	v.Errors = 3
+	v.Again = map[string]int64{"429": 4}
+	v.MostReviews = 61
+	v.ReviewsPerSecond = 20
 	files, err := c.Files()
 	if err != nil {
 		t.Fatal(err)
 	}
 	plot := slug.Replace(col.Title) + ".svg"
 	for _, want := range []string{
-		"| inconclusive |", "/s sent, 9 late, 10 never), 80 answered, 3 errors; asked again after 4 × 429 |", "| 20.0, 61 |", "100 due (", "(" + plot + ")",
+		"| inconclusive |",
+		"/s sent, 9 late, 10 never), 80 answered, 3 errors; asked again after 4 × 429 |",
+		"| 20.0, 61 |",
+		"100 due (",
+		"(" + plot + ")",
 	} {
 		if !strings.Contains(string(files["README.md"]), want) {
 			t.Errorf("does not say %q:\n%s", want, files["README.md"])

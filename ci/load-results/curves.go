@@ -27,7 +27,12 @@ type conditions struct {
 // conditions returns those of a run.
 func (c column) conditions() conditions {
 	p := c.Run.Population
-	out := conditions{profile: c.Run.Profile, authorizer: c.Run.Authorizer, length: c.length(), own: p.ServiceAccounts == p.Nodes*p.DaemonSets}
+	out := conditions{
+		profile:    c.Run.Profile,
+		authorizer: c.Run.Authorizer,
+		length:     c.length(),
+		own:        p.ServiceAccounts == p.Nodes*p.DaemonSets,
+	}
 	if len(c.Run.Servers) > 0 {
 		out.kubernetes = c.Run.Servers[0].GitVersion
 	}

@@ -20,7 +20,10 @@ const archiveSuffix = ".tar.gz"
 func checkTool(version string) error {
 	isKnown := version != "" && version != "unknown" && version != "(devel)"
 	if !isKnown || strings.Contains(version, "dirty") {
-		return fmt.Errorf("it was made by authzconf %q, which is no commit of the repository: commit, run make build, and measure it again", version)
+		return fmt.Errorf(
+			"it was made by authzconf %q, which is no commit of the repository: commit, run make build, and measure it again",
+			version,
+		)
 	}
 	return nil
 }

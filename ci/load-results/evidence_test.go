@@ -68,7 +68,11 @@ func isExported(name string) bool { return name[:1] == strings.ToUpper(name[:1])
 func TestEvidenceArchive(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "shared-100")
 	for name, text := range map[string]string{
-		"report.yaml": "r", "record.jsonl": "l", "report.html": "page", "evidence/storm/run.json": "{}", "evidence/storm/blocks/0000.json": "[]",
+		"report.yaml":                     "r",
+		"record.jsonl":                    "l",
+		"report.html":                     "page",
+		"evidence/storm/run.json":         "{}",
+		"evidence/storm/blocks/0000.json": "[]",
 	} {
 		path := filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

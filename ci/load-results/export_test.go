@@ -86,7 +86,8 @@ func TestPerfData(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	for _, i := range p.DataItems {
-		if i.Unit == "ms" && (i.Data["Perc50"] <= 0 || i.Data["Perc50"] > i.Data["Perc90"] || i.Data["Perc90"] > i.Data["Perc99"] || i.Labels["Count"] == "") {
+		if i.Unit == "ms" &&
+			(i.Data["Perc50"] <= 0 || i.Data["Perc50"] > i.Data["Perc90"] || i.Data["Perc90"] > i.Data["Perc99"] || i.Labels["Count"] == "") {
 			t.Errorf("%+v", i)
 		}
 	}

@@ -66,7 +66,10 @@ func newExport() *cobra.Command {
 				err = writeFile(openMetricsFile, func() ([]byte, error) { return makeOpenMetrics(&s.Run) })
 			}
 			if err == nil && perfDataFile != "" {
-				err = writeFile(perfDataFile, func() ([]byte, error) { return filing.EncodeJSON(makePerfData(&s.Run, s.Report.SuiteVersion)) })
+				err = writeFile(
+					perfDataFile,
+					func() ([]byte, error) { return filing.EncodeJSON(makePerfData(&s.Run, s.Report.SuiteVersion)) },
+				)
 			}
 			if err == nil && address != "" {
 				err = push(c.Context(), c.OutOrStdout(), s, address, tokenFile)

@@ -81,7 +81,12 @@ func families(groups []judge.VariantBlocks, more ...*dto.LabelPair) []*dto.Metri
 		})
 	}
 	f.add("authzconf_load_requests_total", "Requests by what became of them at the generator.", dto.MetricType_COUNTER, collectRequests)
-	f.add("authzconf_load_answers_total", "Answers by HTTP status, or class of error where there is none.", dto.MetricType_COUNTER, collectAnswers)
+	f.add(
+		"authzconf_load_answers_total",
+		"Answers by HTTP status, or class of error where there is none.",
+		dto.MetricType_COUNTER,
+		collectAnswers,
+	)
 	f.add("authzconf_load_access_reviews_total", "Access reviews that the authorizer received.", dto.MetricType_COUNTER, collectReviews)
 	f.add("authzconf_load_cpu_seconds", "Processor time above idle.", dto.MetricType_GAUGE, collectCPU)
 	return f.all

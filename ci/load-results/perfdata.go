@@ -54,7 +54,9 @@ func makePerfData(r *run.Run, tool string) PerfData {
 		latencies("webhook_latency", "all", &webhook)
 		if a := judge.MeasureVariant(g, false); a.Sent > 0 {
 			p.DataItems = append(p.DataItems, PerfDataItem{
-				Data: map[string]float64{"PerRequest": a.Reviews.PerRequest.Estimate}, Unit: "reviews", Labels: labels("access_reviews", "all", a.Sent),
+				Data:   map[string]float64{"PerRequest": a.Reviews.PerRequest.Estimate},
+				Unit:   "reviews",
+				Labels: labels("access_reviews", "all", a.Sent),
 			})
 		}
 	}

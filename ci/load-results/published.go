@@ -60,9 +60,23 @@ type published struct {
 func newPublished(c column) published {
 	r := c.Run
 	p := published{
-		Result: c.Result, Profile: r.Profile, Seed: r.Seed, Tool: c.Tool, Command: c.Command, Digest: c.Digest, Evidence: c.Evidence, Machine: r.Machine,
-		Started: r.Started, Finished: r.Finished, Population: r.Population, Who: c.Who(), Authorizer: r.Authorizer,
-		Blocks: len(r.Blocks), Length: c.length(), Steady: r.Steady, Served: c.served,
+		Result:     c.Result,
+		Profile:    r.Profile,
+		Seed:       r.Seed,
+		Tool:       c.Tool,
+		Command:    c.Command,
+		Digest:     c.Digest,
+		Evidence:   c.Evidence,
+		Machine:    r.Machine,
+		Started:    r.Started,
+		Finished:   r.Finished,
+		Population: r.Population,
+		Who:        c.Who(),
+		Authorizer: r.Authorizer,
+		Blocks:     len(r.Blocks),
+		Length:     c.length(),
+		Steady:     r.Steady,
+		Served:     c.served,
 	}
 	if len(r.Servers) > 0 {
 		p.Kubernetes = r.Servers[0].GitVersion
@@ -72,10 +86,27 @@ func newPublished(c column) published {
 
 // column returns the run as it was published. Its blocks have nothing but their length.
 func (p published) column(title string) column {
-	c := column{Title: title, Result: p.Result, Tool: p.Tool, Command: p.Command, Digest: p.Digest, Evidence: p.Evidence, who: p.Who, served: p.Served, Run: run.Run{
-		Profile: p.Profile, Seed: p.Seed, Agents: p.Population.Nodes * p.Population.DaemonSets, Population: p.Population, Authorizer: p.Authorizer,
-		Machine: p.Machine, Started: p.Started, Finished: p.Finished, Steady: p.Steady,
-	}}
+	c := column{
+		Title:    title,
+		Result:   p.Result,
+		Tool:     p.Tool,
+		Command:  p.Command,
+		Digest:   p.Digest,
+		Evidence: p.Evidence,
+		who:      p.Who,
+		served:   p.Served,
+		Run: run.Run{
+			Profile:    p.Profile,
+			Seed:       p.Seed,
+			Agents:     p.Population.Nodes * p.Population.DaemonSets,
+			Population: p.Population,
+			Authorizer: p.Authorizer,
+			Machine:    p.Machine,
+			Started:    p.Started,
+			Finished:   p.Finished,
+			Steady:     p.Steady,
+		},
+	}
 	if p.Kubernetes != "" {
 		c.Run.Servers = []run.Server{{GitVersion: p.Kubernetes}}
 	}
@@ -269,7 +300,8 @@ func (p Part) Outcomes() string {
 func daemonSets(parts []Part) (list []column) {
 	for _, p := range parts {
 		if p.Name == "daemonset" || p.Name == "reviews" {
-			list = append(list, slices.DeleteFunc(slices.Clone(p.Columns), func(c column) bool { return c.Run.Population.ServiceAccounts != 1 })...)
+			list = append(list,
+				slices.DeleteFunc(slices.Clone(p.Columns), func(c column) bool { return c.Run.Population.ServiceAccounts != 1 })...)
 		}
 	}
 	slices.SortStableFunc(list, func(x, y column) int {
@@ -330,7 +362,12 @@ func publishParts(parts []Part, dir string) error {
 	}
 	took := seq.Sum(parts, Part.Took)
 	text, err := markdown("results", map[string]any{
-		"Parts": parts, "Answers": answerQuestions(parts), "Statements": statements, "Took": took, "DaemonSets": daemonSets(parts), "Generator": describeGenerator(parts),
+		"Parts":      parts,
+		"Answers":    answerQuestions(parts),
+		"Statements": statements,
+		"Took":       took,
+		"DaemonSets": daemonSets(parts),
+		"Generator":  describeGenerator(parts),
 	})
 	if err != nil {
 		return err
@@ -381,5 +418,13 @@ func readColumn(folder string) (c column, err error) {
 	if err := checkTool(s.Report.SuiteVersion); err != nil {
 		return c, fmt.Errorf("%s: %w", folder, err)
 	}
-	return column{Run: s.Run, Result: s.Result, Tool: s.Report.SuiteVersion, Command: s.Report.Command, Digest: s.Report.Record.Digest, served: measureServed(&s.Run), folder: folder}, nil
+	return column{
+		Run:     s.Run,
+		Result:  s.Result,
+		Tool:    s.Report.SuiteVersion,
+		Command: s.Report.Command,
+		Digest:  s.Report.Record.Digest,
+		served:  measureServed(&s.Run),
+		folder:  folder,
+	}, nil
 }

@@ -101,7 +101,8 @@ func TestPushErrors(t *testing.T) {
 			asked++
 			sent, _ := io.ReadAll(r.Body)
 			plain, err := s2.Decode(nil, sent)
-			if err != nil || !bytes.Contains(plain, []byte("authzconf_load_latency_seconds_bucket")) || r.Header.Get("Authorization") != "Bearer secret" {
+			if err != nil || !bytes.Contains(plain, []byte("authzconf_load_latency_seconds_bucket")) ||
+				r.Header.Get("Authorization") != "Bearer secret" {
 				t.Errorf("received %d bytes, %v, %v", len(plain), err, r.Header)
 			}
 			http.Error(w, c.says, c.status)
@@ -112,14 +113,19 @@ func TestPushErrors(t *testing.T) {
 		}
 		r := &Receiver{URL: to, Token: "secret", Pause: time.Millisecond}
 		err = r.Push(context.Background(), streamsOf(t, pushedRun())[:300])
-		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hidden")) {
+		if (err == nil) != (c.want == "") ||
+			err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hidden")) {
 			t.Errorf("%d %s: %v", c.status, c.says, err)
 		}
 		if want := map[bool]int{true: pushes, false: 1}[c.status == 503]; asked != want {
 			t.Errorf("%d was asked %d times, expected %d", c.status, asked, want)
 		}
 		server.Close()
-		if err := r.Push(context.Background(), streamsOf(t, pushedRun())[:1]); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		if err := r.Push(
+			context.Background(),
+			streamsOf(t, pushedRun())[:1],
+		); err == nil ||
+			!strings.Contains(err.Error(), "cannot be reached") {
 			t.Errorf("nobody is there: %v", err)
 		}
 	}
@@ -187,8 +193,16 @@ func prometheus(t *testing.T, settings string) *url.URL {
 	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address,
-		"--web.enable-remote-write-receiver", "--web.console.templates="+dir, "--web.console.libraries="+dir)
+	cmd := exec.CommandContext(
+		t.Context(),
+		program,
+		"--config.file="+config,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address,
+		"--web.enable-remote-write-receiver",
+		"--web.console.templates="+dir,
+		"--web.console.libraries="+dir,
+	)
 	said := &bytes.Buffer{}
 	cmd.Stderr = said
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -234,7 +248,11 @@ func TestPrometheus(t *testing.T) {
 	}
 	for _, p := range dashboard(t) {
 		for _, target := range p.Targets {
-			if got := ask(target.Expr, p.Type != "timeseries"); len(got) < 2 || slices.ContainsFunc(got, func(s *model.Sample) bool { return math.IsNaN(float64(s.Value)) }) {
+			if got := ask(
+				target.Expr,
+				p.Type != "timeseries",
+			); len(got) < 2 ||
+				slices.ContainsFunc(got, func(s *model.Sample) bool { return math.IsNaN(float64(s.Value)) }) {
 				t.Errorf("%s: %s has %v", p.Title, target.Expr, got)
 			}
 		}
@@ -245,7 +263,11 @@ func TestPrometheus(t *testing.T) {
 			reviews += countReviews(b)
 		}
 		of := fmt.Sprintf(`{variant=%q,server=%q}[2h]))`, v.Variant, v.Server)
-		if got := ask("sum(last_over_time(authzconf_load_access_reviews_total"+of, true); len(got) != 1 || got[0].Value != model.SampleValue(reviews) {
+		if got := ask(
+			"sum(last_over_time(authzconf_load_access_reviews_total"+of,
+			true,
+		); len(got) != 1 ||
+			got[0].Value != model.SampleValue(reviews) {
 			t.Errorf("%s: %v reviews, counted %d", v.Name, got, reviews)
 		}
 		// Buckets are four to an octave.

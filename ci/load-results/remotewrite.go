@@ -50,11 +50,15 @@ func (to *Receiver) Push(ctx context.Context, streams []*model.SampleStream) err
 	done := 0
 	for chunk := range slices.Chunk(streams, pushed) {
 		var failed error
-		_ = wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: cmp.Or(to.Pause, time.Second), Factor: 2, Steps: pushes}, func(ctx context.Context) (bool, error) {
-			var isRetryable bool
-			isRetryable, failed = to.post(ctx, chunk)
-			return !isRetryable, nil
-		})
+		_ = wait.ExponentialBackoffWithContext(
+			ctx,
+			wait.Backoff{Duration: cmp.Or(to.Pause, time.Second), Factor: 2, Steps: pushes},
+			func(ctx context.Context) (bool, error) {
+				var isRetryable bool
+				isRetryable, failed = to.post(ctx, chunk)
+				return !isRetryable, nil
+			},
+		)
 		if failed = cmp.Or(failed, ctx.Err()); failed != nil {
 			return fmt.Errorf("%s: %w (%d of %d series were taken before)", to.URL.Redacted(), failed, done, len(streams))
 		}
@@ -66,12 +70,20 @@ func (to *Receiver) Push(ctx context.Context, streams []*model.SampleStream) err
 func (to *Receiver) post(ctx context.Context, streams []*model.SampleStream) (isRetryable bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL.String(), bytes.NewReader(s2.EncodeSnappy(nil, encodeWrite(streams))))
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		to.URL.String(),
+		bytes.NewReader(s2.EncodeSnappy(nil, encodeWrite(streams))),
+	)
 	if err != nil {
 		return false, err
 	}
 	req.Header = http.Header{
-		"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "X-Prometheus-Remote-Write-Version": {"0.1.0"}, "User-Agent": {"authzconf"},
+		"Content-Type":                      {"application/x-protobuf"},
+		"Content-Encoding":                  {"snappy"},
+		"X-Prometheus-Remote-Write-Version": {"0.1.0"},
+		"User-Agent":                        {"authzconf"},
 	}
 	if to.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+to.Token)

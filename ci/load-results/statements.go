@@ -131,7 +131,16 @@ func (c claim) addMeasured(out *Statement, facts *evidence, parts []Part, varian
 		return cmp.Or(cmp.Compare(x.phase, y.phase), cmp.Compare(x.verdict, y.verdict))
 	}) {
 		low, high := slices.Min(means[g]), slices.Max(means[g])
-		out.Figures = append(out.Figures, fmt.Sprintf("%s, %s: %s reviews per request in %s, %s", variant, g.phase, judge.Range{Low: low, High: high}, reports.Plural(len(means[g]), "run"), g.verdict))
+		out.Figures = append(out.Figures,
+			fmt.Sprintf(
+				"%s, %s: %s reviews per request in %s, %s",
+				variant,
+				g.phase,
+				judge.Range{Low: low, High: high},
+				reports.Plural(len(means[g]), "run"),
+				g.verdict,
+			),
+		)
 		facts.add(low, high)
 		facts.refuted = facts.refuted || g.verdict == judge.NotPredicted
 	}
@@ -184,12 +193,15 @@ func highVolume(parts []Part) Statement {
 	if len(volumes) == 0 {
 		return out
 	}
-	out.Verdict, out.Measured = "measured", "most reviews in a second, which is what the machine can do and not what is asked: "+volumes[0].text
+	out.Verdict = "measured"
+	out.Measured = "most reviews in a second, which is what the machine can do and not what is asked: " + volumes[0].text
 	for _, v := range volumes[:min(shownVolumes, len(volumes))] {
 		out.Figures, out.From = append(out.Figures, v.text), seq.AppendMissing(out.From, v.part)
 	}
 	if further := len(volumes) - shownVolumes; further > 0 {
-		out.Figures = append(out.Figures, fmt.Sprintf("%s with fewer, which their pages have", reports.Plural(further, "further comparison")))
+		out.Figures = append(out.Figures,
+			fmt.Sprintf("%s with fewer, which their pages have", reports.Plural(further, "further comparison")),
+		)
 	}
 	return out
 }
@@ -251,7 +263,9 @@ func compareObjectives(parts []Part) Statement {
 	for _, p := range parts {
 		for _, c := range p.Columns {
 			out.Figures = append(out.Figures, served.add(c)...)
-			objectives := slices.DeleteFunc(slices.Clone(c.Result.Limits), func(l judge.LimitResult) bool { return !strings.HasPrefix(string(l.Name), judge.ObjectivePrefix) })
+			objectives := slices.DeleteFunc(slices.Clone(c.Result.Limits), func(l judge.LimitResult) bool {
+				return !strings.HasPrefix(string(l.Name), judge.ObjectivePrefix)
+			})
 			if len(objectives) > 0 {
 				out.From = seq.AppendMissing(out.From, p.Name)
 			}
@@ -262,7 +276,13 @@ func compareObjectives(parts []Part) Statement {
 	out.Verdict = counts.verdict()
 	holds, broken, unknown := counts.states[judge.Holds], counts.states[judge.Broken], counts.states[judge.Unknown]
 	if all := holds + broken + unknown; all > 0 {
-		out.Measured = fmt.Sprintf("by the API server's own indicator %s; of %d p99 of clients %d broken and %d not known", served, all, broken, unknown)
+		out.Measured = fmt.Sprintf(
+			"by the API server's own indicator %s; of %d p99 of clients %d broken and %d not known",
+			served,
+			all,
+			broken,
+			unknown,
+		)
 	}
 	return out
 }
@@ -308,7 +328,11 @@ func (o *objectiveCounts) verdict() string {
 
 // resources has what the processor time of the API server is worth saying.
 func resources(parts []Part) Statement {
-	out := Statement{Quote: "NA", Section: "Resource usage", Verdict: "not judged: no comparison has the pairs and starts that a claim needs"}
+	out := Statement{
+		Quote:   "NA",
+		Section: "Resource usage",
+		Verdict: "not judged: no comparison has the pairs and starts that a claim needs",
+	}
 	for _, p := range parts {
 		for _, c := range p.Columns {
 			for _, x := range c.Result.Comparisons {
@@ -339,6 +363,13 @@ func (s *Statement) addCPU(x judge.Comparison, r judge.Result) {
 		s.Verdict = "not known: " + notAlike
 	case s.Measured == "":
 		s.Verdict = "measured"
-		s.Measured = fmt.Sprintf("%s (p %s) of the %s's CPU above idle per request, %s against %s", x.CPU.DescribeChange(), judge.FormatP(x.CPU.PHolm), run.APIServer, x.B, x.A)
+		s.Measured = fmt.Sprintf(
+			"%s (p %s) of the %s's CPU above idle per request, %s against %s",
+			x.CPU.DescribeChange(),
+			judge.FormatP(x.CPU.PHolm),
+			run.APIServer,
+			x.B,
+			x.A,
+		)
 	}
 }

@@ -23,14 +23,20 @@ func makeStreams(r *run.Run) (streams []*model.SampleStream, err error) {
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
 		g := judge.VariantBlocks{Key: judge.KeyOf(b), Blocks: []*run.Block{b}}
-		more := []*dto.LabelPair{label("run", name), label("block", strconv.Itoa(i)), label("comparison", strings.Join(seq.Map(b.Uses, func(u run.Use) string { return u.Comparison }), ","))}
+		more := []*dto.LabelPair{
+			label("run", name),
+			label("block", strconv.Itoa(i)),
+			label("comparison", strings.Join(seq.Map(b.Uses, func(u run.Use) string { return u.Comparison }), ",")),
+		}
 		end := model.TimeFromUnixNano(b.Started.Add(time.Duration(b.Length)).UnixNano())
 		samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: end}, families([]judge.VariantBlocks{g}, more...)...)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range samples {
-			streams = append(streams, &model.SampleStream{Metric: s.Metric, Values: []model.SamplePair{{Timestamp: s.Timestamp, Value: s.Value}}})
+			streams = append(streams,
+				&model.SampleStream{Metric: s.Metric, Values: []model.SamplePair{{Timestamp: s.Timestamp, Value: s.Value}}},
+			)
 		}
 		streams = append(streams, secondsOf(b, append(labelsOf(g), more...))...)
 	}
@@ -62,7 +68,9 @@ func secondsOf(b *run.Block, labels []*dto.LabelPair) (streams []*model.SampleSt
 			stream.Values = append(stream.Values, model.SamplePair{Timestamp: at, Value: model.SampleValue(second.count(s))})
 		}
 		// A graph is not to go on with the last second.
-		stream.Values = append(stream.Values, model.SamplePair{Timestamp: at.Add(time.Second), Value: model.SampleValue(math.Float64frombits(staleNaN))})
+		stream.Values = append(stream.Values,
+			model.SamplePair{Timestamp: at.Add(time.Second), Value: model.SampleValue(math.Float64frombits(staleNaN))},
+		)
 		streams = append(streams, stream)
 	}
 	return streams

@@ -80,7 +80,13 @@ func TestDerivedCodeCompiles(t *testing.T) {
 		}
 	}
 	t.Logf("%d mutants: %v, %v", len(s.Mutants), byPart, operators)
-	helpers := typeCheck(t, leftAlone.HelperPath, load("encoding/binary", "errors", "os", "syscall"), [][]byte{s.Texts[helperModule]["pkg/"+HelperName+"/"+HelperName+".go"]}, nil)
+	helpers := typeCheck(
+		t,
+		leftAlone.HelperPath,
+		load("encoding/binary", "errors", "os", "syscall"),
+		[][]byte{s.Texts[helperModule]["pkg/"+HelperName+"/"+HelperName+".go"]},
+		nil,
+	)
 	for _, p := range loaded {
 		var texts [][]byte
 		for _, file := range p.CompiledGoFiles {

@@ -40,7 +40,14 @@ func BenchmarkFixes(b *testing.B) {
 				d := differences[name]
 				slices.Sort(d)
 				middle := costRounds / 2
-				b.Logf("%s: %.0f ns, with the fix %+.0f ns [%+.0f, %+.0f]", name, before[name][middle], d[middle], d[costRank], d[costRounds-1-costRank])
+				b.Logf(
+					"%s: %.0f ns, with the fix %+.0f ns [%+.0f, %+.0f]",
+					name,
+					before[name][middle],
+					d[middle],
+					d[costRank],
+					d[costRounds-1-costRank],
+				)
 				b.ReportMetric(d[middle], name+"-cpu-ns/op")
 			}
 		})
@@ -101,7 +108,8 @@ var costLine = regexp.MustCompile(`(?m)^BenchmarkCost/(\S+?)(?:-\d+)?\s.*?([0-9.
 // cost runs a program, and returns the nanoseconds of each of its cases.
 func cost(b *testing.B, program string) map[string]float64 {
 	b.Helper()
-	out, err := exec.CommandContext(b.Context(), program, "-test.run", "^$", "-test.bench", "Cost", "-test.benchtime", "5000x", "-test.cpu", "1").CombinedOutput()
+	out, err := exec.CommandContext(b.Context(), program, "-test.run", "^$", "-test.bench", "Cost", "-test.benchtime", "5000x", "-test.cpu", "1").
+		CombinedOutput()
 	if err != nil {
 		b.Fatal(fmt.Errorf("%w: %s", err, out))
 	}

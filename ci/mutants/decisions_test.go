@@ -94,13 +94,33 @@ func TestDecisionMutants(t *testing.T) {
 		overlay[filepath.Join(root, place)] = file
 	}
 	o := Options{HelperPath: ourModule + decisionProgram + "/" + HelperName}
-	p, own := readSource(t, root, ourModule+"scenarios", "rbac.go", "Grant.Covers", "Subject.Is", "matches", "matchesResource", "matchesPath")
+	p, own := readSource(
+		t,
+		root,
+		ourModule+"scenarios",
+		"rbac.go",
+		"Grant.Covers",
+		"Subject.Is",
+		"matches",
+		"matchesResource",
+		"matchesPath",
+	)
 	ours, texts, err := Derive(p.Fset, []Source{own}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	put("scenarios/rbac.go", texts[own.Name])
-	p, rbac := readSource(t, pinned, "k8s.io/kubernetes/pkg/apis/rbac/v1", "evaluation_helpers.go", "VerbMatches", "APIGroupMatches", "ResourceMatches", "ResourceNameMatches", "NonResourceURLMatches")
+	p, rbac := readSource(
+		t,
+		pinned,
+		"k8s.io/kubernetes/pkg/apis/rbac/v1",
+		"evaluation_helpers.go",
+		"VerbMatches",
+		"APIGroupMatches",
+		"ResourceMatches",
+		"ResourceNameMatches",
+		"NonResourceURLMatches",
+	)
 	theirs, texts, err := Derive(p.Fset, []Source{rbac}, o)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +128,10 @@ func TestDecisionMutants(t *testing.T) {
 	// Both begin with 1: theirs are moved behind ours by a package of helpers of their own that adds an offset.
 	put(decisionProgram+"/rbac/rbac.go", bytes.ReplaceAll(texts[rbac.Name], []byte(o.HelperPath+`"`), []byte(o.HelperPath+`2"`)))
 	put(decisionProgram+"/"+HelperName+"/h.go", []byte(Helpers))
-	put(decisionProgram+"/"+HelperName+"2/h.go", []byte(strings.Replace(Helpers, "func On(n int) bool {", fmt.Sprintf("func On(n int) bool {\n\tn += %d", len(ours)), 1)))
+	put(
+		decisionProgram+"/"+HelperName+"2/h.go",
+		[]byte(strings.Replace(Helpers, "func On(n int) bool {", fmt.Sprintf("func On(n int) bool {\n\tn += %d", len(ours)), 1)),
+	)
 	program, err := os.ReadFile(filepath.Join(ownFolder, "decisions.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +168,14 @@ func TestDecisionMutants(t *testing.T) {
 	table := "| decision code | change | mutants | rejected | equivalent, argued | share of the others |\n|---|---|--:|--:|--:|--:|\n"
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		c := counts[key]
-		table += fmt.Sprintf("| %s | %d | %d | %d | %.1f %% |\n", key, c.made, c.rejected, c.equivalent, 100*float64(c.rejected)/float64(max(c.made-c.equivalent, 1)))
+		table += fmt.Sprintf(
+			"| %s | %d | %d | %d | %.1f %% |\n",
+			key,
+			c.made,
+			c.rejected,
+			c.equivalent,
+			100*float64(c.rejected)/float64(max(c.made-c.equivalent, 1)),
+		)
 	}
 	t.Logf("three seeds\n%s", table)
 }

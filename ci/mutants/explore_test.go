@@ -59,7 +59,12 @@ func newExploration(ctx context.Context, t *testing.T, name string) *exploration
 
 // cells are API servers that are the mutant which is chosen in the shared file.
 func (x *exploration) cells(t *testing.T, gate scenarios.Gate, shared *sharedFile) []server.Options {
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gates: matrix.Gates{gate}, Binaries: &local.Binaries{Progress: t.Output()}}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{local.Newest().Minor},
+		Gates:      matrix.Gates{gate},
+		Binaries:   &local.Binaries{Progress: t.Output()},
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,11 +75,21 @@ func (x *exploration) cells(t *testing.T, gate scenarios.Gate, shared *sharedFil
 }
 
 // disagreement sends the cases of a seed, and is an error that says what disagrees. After each request it calls sent, if there is one.
-func (x *exploration) disagreement(ctx context.Context, t *testing.T, cells []server.Options, seed int64, sent func(int, cases.Choice)) error {
+func (x *exploration) disagreement(
+	ctx context.Context,
+	t *testing.T,
+	cells []server.Options,
+	seed int64,
+	sent func(int, cases.Choice),
+) error {
 	plan := explore.NewPlan(explore.Options{Cells: cells, Cases: x.cases, Seed: seed, Sent: sent})
 	made, err := product.Execute(ctx, product.Run{
-		PreparedRun: &product.PreparedRun{Product: explore.Product, Plan: plan}, Invocation: product.NewInvocation(nil, "", t.Output()), Command: []string{"authzconf", "explore"},
-		Say: func(text string) { _, _ = fmt.Fprintln(t.Output(), text) }, Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
+		PreparedRun: &product.PreparedRun{Product: explore.Product, Plan: plan},
+		Invocation:  product.NewInvocation(nil, "", t.Output()),
+		Command:     []string{"authzconf", "explore"},
+		Say:         func(text string) { _, _ = fmt.Fprintln(t.Output(), text) },
+		Status:      func(string) {},
+		Judged:      func(product.Case, reports.Result) {},
 	})
 	if err != nil {
 		return err

@@ -65,7 +65,12 @@ func turned(t *testing.T, b *local.Binaries, program string, f *findings.Finding
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{local.Newest().Minor}, Gates: matrix.Gates{matrix.GateBoth}, Binaries: b}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{local.Newest().Minor},
+		Gates:      matrix.Gates{matrix.GateBoth},
+		Binaries:   b,
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,8 @@ func (d *deriver) binary(b *ast.BinaryExpr) {
 		d.wrapExpr(b.X, "(", fmt.Sprintf(" %s %s.One[%s](%d))", shift.add, HelperName, t, n))
 	case token.ADD:
 		for _, operand := range []ast.Expr{b.X, b.Y} {
-			if t, ok := d.Info.TypeOf(operand).Underlying().(*types.Basic); ok && t.Info()&types.IsString != 0 && d.Info.Types[operand].Value == nil {
+			if t, ok := d.Info.TypeOf(operand).Underlying().(*types.Basic); ok && t.Info()&types.IsString != 0 &&
+				d.Info.Types[operand].Value == nil {
 				if inner, ok := operand.(*ast.BinaryExpr); !ok || inner.Op != token.ADD {
 					d.zero("operand-emptied", operand, d.Info.TypeOf(operand))
 				}

@@ -86,7 +86,12 @@ func realCampaign(t *testing.T) *Campaign {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{Provider: "local", Kubernetes: []string{release.Minor}, Gates: matrix.Gates{scenarios.GateOn}, Binaries: binaries}.Cells()
+	cells, err := matrix.Matrix{
+		Provider:   "local",
+		Kubernetes: []string{release.Minor},
+		Gates:      matrix.Gates{scenarios.GateOn},
+		Binaries:   binaries,
+	}.Cells()
 	if err != nil {
 		t.Fatal(err)
 	}

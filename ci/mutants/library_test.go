@@ -158,7 +158,11 @@ func buildLibrary(t *testing.T, root string) (all []Mutant, program, shared stri
 	for _, p := range loaded {
 		for i, file := range p.CompiledGoFiles {
 			sources = append(sources, Source{
-				Name: filepath.Base(p.PkgPath) + "/" + filepath.Base(file), Text: read(file), Tree: p.Syntax[i], Info: p.TypesInfo, Pkg: p.Types,
+				Name: filepath.Base(p.PkgPath) + "/" + filepath.Base(file),
+				Text: read(file),
+				Tree: p.Syntax[i],
+				Info: p.TypesInfo,
+				Pkg:  p.Types,
 			})
 		}
 	}
@@ -203,7 +207,17 @@ func buildLibrary(t *testing.T, root string) (all []Mutant, program, shared stri
 			t.Fatal(err)
 		}
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", program+".json", "-o", program, "./"+decisionProgram)
+	build := exec.CommandContext(
+		t.Context(),
+		"go",
+		"build",
+		"-buildvcs=false",
+		"-overlay",
+		program+".json",
+		"-o",
+		program,
+		"./"+decisionProgram,
+	)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -41,7 +41,10 @@ func TestBuildFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin, cache := t.TempDir(), t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = build ]; then echo 'x.go:1:1: undefined: y' >&2; exit 1; fi\nexec %q \"$@\"\n", goCommand)
+	script := fmt.Sprintf(
+		"#!/bin/sh\nif [ \"$1\" = build ]; then echo 'x.go:1:1: undefined: y' >&2; exit 1; fi\nexec %q \"$@\"\n",
+		goCommand,
+	)
 	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +199,12 @@ func TestLists(t *testing.T) {
 
 // TestCoveragePage shows what was reached, what cannot be, and what could.
 func TestCoveragePage(t *testing.T) {
-	found := &results{Kubernetes: "1.37.1", mutants: mutants(), parts: []Part{{Name: "p"}}, arguments: arguments{"a.go:f:call-removed:3": {Reason: "never", standing: unreachable}}}
+	found := &results{
+		Kubernetes: "1.37.1",
+		mutants:    mutants(),
+		parts:      []Part{{Name: "p"}},
+		arguments:  arguments{"a.go:f:call-removed:3": {Reason: "never", standing: unreachable}},
+	}
 	reached := map[int]bool{1: true, 2: true}
 	r := newReach(found, func(n int) bool { return reached[n] })
 	page := r.markdown()
@@ -212,7 +220,11 @@ func TestCoveragePage(t *testing.T) {
 		t.Errorf("wrong %v, want nothing", r.wrong)
 	}
 	reached = map[int]bool{1: true, 3: true}
-	if r := newReach(found, func(n int) bool { return reached[n] }); len(r.wrong) != 2 || !strings.Contains(r.markdown(), "| a.go:20, `f` | `y()` |") {
+	if r := newReach(
+		found,
+		func(n int) bool { return reached[n] },
+	); len(r.wrong) != 2 ||
+		!strings.Contains(r.markdown(), "| a.go:20, `f` | `y()` |") {
 		t.Errorf("wrong %v, want what is not reached, and what is all the same", r.wrong)
 	}
 }

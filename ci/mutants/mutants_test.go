@@ -47,11 +47,21 @@ func TestMain(m *testing.M) {
 	flag.Int64Var(&flags.seed, "seed", 1, "seed of the sample")
 	flag.StringVar(&flags.only, "only", "", "run only mutants whose key matches this regular expression, such as ^cache.go:")
 	flag.BoolVar(&flags.open, "open", false, "run only the mutants of open.yaml")
-	flag.IntVar(&flags.limit, "limit", 0, "run only so many of the scenarios that reach a mutant, those first that are the likeliest to catch it")
+	flag.IntVar(
+		&flags.limit,
+		"limit",
+		0,
+		"run only so many of the scenarios that reach a mutant, those first that are the likeliest to catch it",
+	)
 	flag.BoolVar(&flags.resume, "resume", false, "keep what results.json says was caught, and run the rest")
 	flag.BoolVar(&flags.equivalents, "equivalents", false, "run the mutants that are argued to be equivalent too")
 	flag.IntVar(&flags.workers, "workers", 4, "control planes side by side")
-	flag.StringVar(&flags.output, "output", filepath.Join("_output", "mutants"), "folder for results.json, and for mutants.md where all are run")
+	flag.StringVar(
+		&flags.output,
+		"output",
+		filepath.Join("_output", "mutants"),
+		"folder for results.json, and for mutants.md where all are run",
+	)
 	flag.StringVar(&flags.coverage, "coverage", "", "count the places that the suite reaches, and write the page to this file")
 	flag.Parse()
 	klog.SetLogger(logr.Discard()) // client-go's remarks are not output of these tests
@@ -142,7 +152,13 @@ func (o *runOptions) build(ctx context.Context, t *testing.T) (*Campaign, *resul
 	if err != nil {
 		return nil, nil, err
 	}
-	found := &results{Kubernetes: release.Version, Digest: sources.Texts.digest(), mutants: sources.Mutants, parts: sources.Parts, arguments: argued}
+	found := &results{
+		Kubernetes: release.Version,
+		Digest:     sources.Texts.digest(),
+		mutants:    sources.Mutants,
+		parts:      sources.Parts,
+		arguments:  argued,
+	}
 	if o.resume {
 		if err := found.resume(o.output); err != nil {
 			return nil, nil, err
@@ -156,7 +172,9 @@ func (o *runOptions) build(ctx context.Context, t *testing.T) (*Campaign, *resul
 		Sources: sources, Program: path, Plan: plan, Seed: rand.Int64N(1_000_000), Workers: o.workers, Limit: o.limit,
 		Progress: func(line string) { _, _ = fmt.Fprintln(t.Output(), line) },
 	}
-	run.Progress(fmt.Sprintf("%d mutants are compiled in, of %d of them it is known that they are not caught", len(sources.Mutants), len(argued)))
+	run.Progress(
+		fmt.Sprintf("%d mutants are compiled in, of %d of them it is known that they are not caught", len(sources.Mutants), len(argued)),
+	)
 	return run, found, nil
 }
 

@@ -65,19 +65,46 @@ func TestOperators(t *testing.T) {
 		body string
 		want []string // operator: snippet change
 	}{
-		"if":         {"if a > 0 { return a }; return 0", []string{"condition-forced: a > 0 always true", "condition-dropped: a > 0 always false", "comparison-shifted: a > 0 > → >="}},
-		"and":        {"if p && q { return 1 }; return 0", []string{"condition-negated: p && q negated", "operand-dropped: p always true", "operand-dropped: q always true"}},
-		"or":         {"if p || q { return 1 }; return 0", []string{"operand-dropped: p always false"}},
-		"call":       {"println(); return 0", []string{"call-removed: println() left out"}},
-		"assignment": {"a = 3; return a", []string{"assignment-removed: a = 3 left out", "constant-changed: 3 → 3 + 1", "constant-changed: 3 → 3 - 1"}},
+		"if": {
+			"if a > 0 { return a }; return 0",
+			[]string{"condition-forced: a > 0 always true", "condition-dropped: a > 0 always false", "comparison-shifted: a > 0 > → >="},
+		},
+		"and": {
+			"if p && q { return 1 }; return 0",
+			[]string{"condition-negated: p && q negated", "operand-dropped: p always true", "operand-dropped: q always true"},
+		},
+		"or":   {"if p || q { return 1 }; return 0", []string{"operand-dropped: p always false"}},
+		"call": {"println(); return 0", []string{"call-removed: println() left out"}},
+		"assignment": {
+			"a = 3; return a",
+			[]string{"assignment-removed: a = 3 left out", "constant-changed: 3 → 3 + 1", "constant-changed: 3 → 3 - 1"},
+		},
 		"big number": {"return 10_000", []string{"constant-changed: 10_000 → 1"}},
-		"text":       {`return len(strings.ToLower("X"))`, []string{`call-bypassed: strings.ToLower("X") its first argument`, `constant-changed: "X" → "X" + "x"`}},
-		"loop":       {"for _, s := range list { if s == `` { continue }; a++ }; return a", []string{"loop-skipped: list zero value", "loop-first-skipped: list begins with the second element", "loop-once: list ends after the first turn", "continue-to-break: continue break"}},
-		"slice":      {"return len([]string{`a`, `b`})", []string{"element-dropped: `a` left out", "elements-swapped: `a` exchanged with the next element", "element-dropped: `b` left out"}},
-		"struct":     {"return pair{x: a, text: list[0]}.x", []string{"field-zeroed: a zero value"}},
-		"concat":     {"return len(list[0] + `b`)", []string{"operand-emptied: list[0] zero value"}},
-		"argument":   {"return f(a)", []string{"argument-zeroed: a zero value", "call-bypassed: f(a) its first argument"}},
-		"capacity":   {"return len(make([]int, 3, 77))", []string{"constant-changed: 3 → 3 + 1"}},
+		"text": {
+			`return len(strings.ToLower("X"))`,
+			[]string{`call-bypassed: strings.ToLower("X") its first argument`, `constant-changed: "X" → "X" + "x"`},
+		},
+		"loop": {
+			"for _, s := range list { if s == `` { continue }; a++ }; return a",
+			[]string{
+				"loop-skipped: list zero value",
+				"loop-first-skipped: list begins with the second element",
+				"loop-once: list ends after the first turn",
+				"continue-to-break: continue break",
+			},
+		},
+		"slice": {
+			"return len([]string{`a`, `b`})",
+			[]string{
+				"element-dropped: `a` left out",
+				"elements-swapped: `a` exchanged with the next element",
+				"element-dropped: `b` left out",
+			},
+		},
+		"struct":   {"return pair{x: a, text: list[0]}.x", []string{"field-zeroed: a zero value"}},
+		"concat":   {"return len(list[0] + `b`)", []string{"operand-emptied: list[0] zero value"}},
+		"argument": {"return f(a)", []string{"argument-zeroed: a zero value", "call-bypassed: f(a) its first argument"}},
+		"capacity": {"return len(make([]int, 3, 77))", []string{"constant-changed: 3 → 3 + 1"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +176,10 @@ func TestChoice(t *testing.T) {
 		"a method":    {[]string{"T.f"}, "", []string{"T.f", "T.f"}},
 		"a statement": {[]string{"f"}, "3", []string{"T.f"}},
 	} {
-		mutants, _ := deriveOne(t, text, Options{Quiet: []string{"println"}}, func(s *Source) { s.Functions, s.Within = test.functions, test.within })
+		mutants, _ := deriveOne(t, text, Options{Quiet: []string{"println"}}, func(s *Source) {
+			s.Functions = test.functions
+			s.Within = test.within
+		})
 		var got []string
 		for _, m := range mutants {
 			got = append(got, m.Function)

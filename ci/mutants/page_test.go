@@ -51,7 +51,12 @@ func percent(part, whole int) string {
 // markdown is the whole table of mutants. What its words mean is in docs/mutants.md.
 func (r *results) markdown() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# Broken API servers, and what catches each\n\nMutants of Kubernetes %s, by `make mutants`.\n\n**%s.**\n", r.Kubernetes, r.summary())
+	fmt.Fprintf(
+		&out,
+		"# Broken API servers, and what catches each\n\nMutants of Kubernetes %s, by `make mutants`.\n\n**%s.**\n",
+		r.Kubernetes,
+		r.summary(),
+	)
 	for _, by := range []struct {
 		title string
 		of    func(Result) string

@@ -15,7 +15,10 @@ func TestSideBySide(t *testing.T) {
 		t.Skip("builds a kube-apiserver, and sends cases to it")
 	}
 	program := buildFault(t, "refuses-when-busy")
-	expectBlame(t, runTool(t, buildTool(t), nil, reports.ExitFailed, "explore", "--cases", "5600", "--focus", "crowded", "--api-server", program))
+	expectBlame(
+		t,
+		runTool(t, buildTool(t), nil, reports.ExitFailed, "explore", "--cases", "5600", "--focus", "crowded", "--api-server", program),
+	)
 }
 
 // TestOneMemberOnce walks an upgrade path with two API servers behind a balancer. On the last stage the second of them runs one
@@ -26,7 +29,18 @@ func TestOneMemberOnce(t *testing.T) {
 	}
 	const member = "3-1.37-b"
 	program := buildFault(t, "once-a-process")
-	judged := runTool(t, buildTool(t), nil, reports.ExitFailed, "upgrade", "--high-availability", "--path", "1.37,1.37-gate,1.37", "--api-server", member+"="+program)
+	judged := runTool(
+		t,
+		buildTool(t),
+		nil,
+		reports.ExitFailed,
+		"upgrade",
+		"--high-availability",
+		"--path",
+		"1.37,1.37-gate,1.37",
+		"--api-server",
+		member+"="+program,
+	)
 	expectBlame(t, judged)
 	for _, g := range judged.Groups {
 		for _, r := range g.Cases {

@@ -244,7 +244,9 @@ func (r *results) wrong(whole bool) (remark string, err error) {
 		say("caught now, take them off open.yaml", closed)
 		for _, p := range r.parts {
 			if failed, _ := r.Results.selectPart(p).scores(); failed < p.Wanted {
-				errs = append(errs, fmt.Errorf("%s: %.1f %% of the mutants failed a scenario; %.0f %% are wanted", p.Name, failed, p.Wanted))
+				errs = append(errs,
+					fmt.Errorf("%s: %.1f %% of the mutants failed a scenario; %.0f %% are wanted", p.Name, failed, p.Wanted),
+				)
 			}
 		}
 	} else if len(closed) > 0 {

@@ -36,8 +36,18 @@ again, or if it does not start. What authzconf catches is not measured here: it 
 
 `, p.kubernetes, p.seed)
 	t := newTable("broken servers", "number:", "caught by these tests:", "caught by authzconf:")
-	t.row("made by hand ([faults.yaml](../ci/mutants/faults.yaml), [concurrency.yaml](../ci/mutants/concurrency.yaml))", len(p.byHand), caught(p.byHand), len(p.byHand))
-	t.row("generated, a sample of those of the impersonation filter that a scenario catches", len(p.generated), caught(p.generated), len(p.generated))
+	t.row(
+		"made by hand ([faults.yaml](../ci/mutants/faults.yaml), [concurrency.yaml](../ci/mutants/concurrency.yaml))",
+		len(p.byHand),
+		caught(p.byHand),
+		len(p.byHand),
+	)
+	t.row(
+		"generated, a sample of those of the impersonation filter that a scenario catches",
+		len(p.generated),
+		caught(p.generated),
+		len(p.generated),
+	)
 	out.WriteString(t.String())
 	fmt.Fprintf(&out, `
 Of the generated ones %d survived tests that reach them, and %d are not reached. Those made by hand show only after many

@@ -52,7 +52,14 @@ func (v variant) build(ctx context.Context, b *local.Binaries, r local.Release) 
 		return "", err
 	}
 	const pkg = "k8s.io/kubernetes/cmd/kube-apiserver"
-	args := []string{"build", "-v", "-mod=readonly", "-trimpath", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=v" + r.Version}
+	args := []string{
+		"build",
+		"-v",
+		"-mod=readonly",
+		"-trimpath",
+		"-ldflags",
+		"-s -w -X k8s.io/component-base/version.gitVersion=v" + r.Version,
+	}
 	hash := sha256.New()
 	for _, s := range append(append(local.BuildEnv(), args...), pkg, strings.TrimSpace(goVersion), string(mod), string(sum)) {
 		_, _ = fmt.Fprintf(hash, "%d:%s\n", len(s), s)
@@ -174,7 +181,16 @@ func TestVariantThatCannotBeChanged(t *testing.T) {
 	cache := t.TempDir()
 	b := &local.Binaries{CacheDir: cache}
 	broken := errors.New("broken")
-	_, err := variant{"test", []string{"sigs.k8s.io/yaml"}, "k", func(_, _ string) error { return broken }}.build(t.Context(), b, local.Newest())
+	_, err := variant{
+		"test",
+		[]string{"sigs.k8s.io/yaml"},
+		"k",
+		func(_, _ string) error { return broken },
+	}.build(
+		t.Context(),
+		b,
+		local.Newest(),
+	)
 	if !errors.Is(err, broken) {
 		t.Fatalf("error %v, want that of the change", err)
 	}

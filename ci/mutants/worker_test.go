@@ -113,7 +113,11 @@ func (w *worker) fresh(ctx context.Context, candidates []*scenarios.Scenario, re
 	hurry := result.broken > 0
 	if hurry { // it is known not to work: it is not worth waiting until it gives up
 		var cancel context.CancelFunc
-		inTime, cancel = context.WithTimeoutCause(ctx, limit, errors.New("not ready in several times the time that it takes without the mutant"))
+		inTime, cancel = context.WithTimeoutCause(
+			ctx,
+			limit,
+			errors.New("not ready in several times the time that it takes without the mutant"),
+		)
 		defer cancel()
 		start = w.campaign.start
 	}
@@ -167,7 +171,14 @@ const (
 const slowStart = 4
 
 // scenarios runs candidates until one kills the mutant: those that wait last.
-func (c *Campaign) scenarios(ctx context.Context, s *mutantServer, base *cellBaseline, candidates []*scenarios.Scenario, patience int, result *Result) {
+func (c *Campaign) scenarios(
+	ctx context.Context,
+	s *mutantServer,
+	base *cellBaseline,
+	candidates []*scenarios.Scenario,
+	patience int,
+	result *Result,
+) {
 	quick, waiting := c.killers.order(result.Mutant, base, candidates)
 	if c.Limit > 0 && c.Limit < len(quick) {
 		quick, waiting = quick[:c.Limit], nil

@@ -87,7 +87,8 @@ func TestProwJobs(t *testing.T) {
 			t.Errorf("%s: the name of a presubmit begins with pull-", j.Name)
 		}
 		names, tabs = append(names, j.Name), append(tabs, tab)
-		if (kind == "periodic") != (j.Cron != "" && len(j.ExtraRefs) == 1) || j.AlwaysRun != (kind == "presubmit") || (kind == "postsubmit") != (len(j.Branches) > 0) {
+		if (kind == "periodic") != (j.Cron != "" && len(j.ExtraRefs) == 1) || j.AlwaysRun != (kind == "presubmit") ||
+			(kind == "postsubmit") != (len(j.Branches) > 0) {
 			t.Errorf("%s: fields that a %s does not have, or lacks", j.Name, kind)
 		}
 	}
@@ -211,7 +212,8 @@ func checkShared(t *testing.T, j job) {
 		t.Errorf("%s: dashboard %q is not one of SIG Auth", j.Name, j.Annotations["testgrid-dashboards"])
 	}
 	for _, resources := range []corev1.ResourceList{j.Spec.Containers[0].Resources.Requests, j.Spec.Containers[0].Resources.Limits} {
-		if resources.Cpu().IsZero() || resources.Memory().IsZero() || !equality.Semantic.DeepEqual(resources, j.Spec.Containers[0].Resources.Requests) {
+		if resources.Cpu().IsZero() || resources.Memory().IsZero() ||
+			!equality.Semantic.DeepEqual(resources, j.Spec.Containers[0].Resources.Requests) {
 			t.Errorf("%s: resources %+v: expected processors and memory, requests equal to limits", j.Name, j.Spec.Containers[0].Resources)
 		}
 	}

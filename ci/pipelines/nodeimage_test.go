@@ -43,7 +43,13 @@ func TestNodeImage(t *testing.T) {
 				}
 			}
 			c := exec.CommandContext(t.Context(), "../kind-node/image", tc.minor)
-			c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=tcp://engine", "IMAGES="+images, "PULLED="+tc.pulled)
+			c.Env = append(
+				os.Environ(),
+				"PATH="+bin+":"+os.Getenv("PATH"),
+				"DOCKER_HOST=tcp://engine",
+				"IMAGES="+images,
+				"PULLED="+tc.pulled,
+			)
 			var problems strings.Builder
 			c.Stderr = &problems
 			out, err := c.Output()

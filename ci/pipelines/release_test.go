@@ -137,7 +137,8 @@ func TestRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		program := string(unpacked(t, bytes.NewReader(plain))["authzconf"])
-		if config.Architecture != d.Platform.Architecture || !slices.Equal(config.RootFS.DiffIDs, []string{sum(plain)}) || program != "linux/"+config.Architecture+"\n" {
+		if config.Architecture != d.Platform.Architecture || !slices.Equal(config.RootFS.DiffIDs, []string{sum(plain)}) ||
+			program != "linux/"+config.Architecture+"\n" {
 			t.Errorf("%+v has %+v with %q", d, config, program)
 		}
 		platforms = append(platforms, d.Platform.OS+"/"+d.Platform.Architecture)
@@ -172,7 +173,20 @@ func TestReleaseSigned(t *testing.T) {
 		if changed {
 			sums[0] ^= 1
 		}
-		c := exec.CommandContext(t.Context(), "ssh-keygen", "-Y", "verify", "-f", key+".allowed", "-I", "owner", "-n", "file", "-s", filepath.Join(folder, "SHA256SUMS.sig"))
+		c := exec.CommandContext(
+			t.Context(),
+			"ssh-keygen",
+			"-Y",
+			"verify",
+			"-f",
+			key+".allowed",
+			"-I",
+			"owner",
+			"-n",
+			"file",
+			"-s",
+			filepath.Join(folder, "SHA256SUMS.sig"),
+		)
 		c.Stdin = bytes.NewReader(sums)
 		if out, err := c.CombinedOutput(); (err != nil) != changed {
 			t.Errorf("changed %t: %v: %s", changed, err, out)

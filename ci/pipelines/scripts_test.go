@@ -179,8 +179,24 @@ func TestLayout(t *testing.T) {
 	}
 	always := []string{"artifacts/metadata.json", "artifacts/steps.md", "build-log.txt", "finished.json", "started.json"}
 	paths, _ := filepath.Glob("../paths/*.yaml")
-	release, steps := slices.Concat(always, report("matrix"), report("granular-status"), report("granular-status-off"), []string{"artifacts/ga.md"}),
-		[]string{"matrix", "matrix-verify", "granular-status", "granular-status-verify", "granular-status-off", "granular-status-off-verify", "kind-ready", "any-cluster", "ga"}
+	release := slices.Concat(
+		always,
+		report("matrix"),
+		report("granular-status"),
+		report("granular-status-off"),
+		[]string{"artifacts/ga.md"},
+	)
+	steps := []string{
+		"matrix",
+		"matrix-verify",
+		"granular-status",
+		"granular-status-verify",
+		"granular-status-off",
+		"granular-status-off-verify",
+		"kind-ready",
+		"any-cluster",
+		"ga",
+	}
 	for _, name := range []string{"kind", "kind-nodes-1.34", "kind-nodes-1.35", "kind-nodes-1.36", "kind-control-planes", "kind-upgrade", "kind-high-availability", "kind-kill", "kind-storm-1.35", "kind-storm-1.36", "kind-storm-1.37", "load-million"} {
 		release = slices.Concat(release, report(name))
 		steps = append(steps, name, name+"-verify")
@@ -267,7 +283,14 @@ func TestChosenSteps(t *testing.T) {
 	}
 	var end finished
 	strict(t, filepath.Join(build, "finished.json"), &end)
-	want := []string{"kind-kill", "kind-kill-verify", "upgrade-ha-1.35-1.36", "upgrade-ha-1.35-1.36-verify", "upgrade-ha-gate", "upgrade-ha-gate-verify"}
+	want := []string{
+		"kind-kill",
+		"kind-kill-verify",
+		"upgrade-ha-1.35-1.36",
+		"upgrade-ha-1.35-1.36-verify",
+		"upgrade-ha-gate",
+		"upgrade-ha-gate-verify",
+	}
 	if got := slices.Sorted(maps.Keys(end.Metadata.Steps)); !slices.Equal(got, want) {
 		t.Errorf("steps %v, want %v", got, want)
 	}
@@ -292,7 +315,11 @@ func TestNoGo(t *testing.T) {
 	c := exec.CommandContext(t.Context(), bash, "./pull-request", filepath.Join(t.TempDir(), "artifacts"))
 	c.Env = []string{"PATH=" + bin}
 	out, err := c.CombinedOutput()
-	if code := exitCode(t, err); code != 2 || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "there is no program go") {
+	if code := exitCode(
+		t,
+		err,
+	); code != 2 || strings.Count(string(out), "\n") != 1 ||
+		!strings.Contains(string(out), "there is no program go") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

@@ -61,7 +61,12 @@ func describeTests(folder string, out io.Writer) error {
 	if err := printTable(out, "processor time", rows, p.compile+p.link+run); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%d control planes were started, and ready after a mean of %.1f s.\n\n", starts, p.startSeconds/max(1, float64(starts)))
+	_, err = fmt.Fprintf(
+		out,
+		"\n%d control planes were started, and ready after a mean of %.1f s.\n\n",
+		starts,
+		p.startSeconds/max(1, float64(starts)),
+	)
 	if err != nil {
 		return err
 	}
@@ -73,12 +78,24 @@ const longestListed = 20
 // printPackages prints the packages whose tests needed most processor time.
 func printPackages(out io.Writer, tests []*testTimes, whole float64) error {
 	slices.SortFunc(tests, func(a, b *testTimes) int { return cmp.Compare(b.used, a.used) })
-	_, err := fmt.Fprintln(out, "| package | processor seconds | share | seconds by the clock | linked in | control planes |\n|---|--:|--:|--:|--:|--:|")
+	_, err := fmt.Fprintln(
+		out,
+		"| package | processor seconds | share | seconds by the clock | linked in | control planes |\n|---|--:|--:|--:|--:|--:|",
+	)
 	for _, t := range tests[:min(len(tests), longestListed)] {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "| %s | %.1f | %.0f %% | %.1f | %.1f | %d |\n", t.name, t.used, 100*t.used/max(whole, 1e-9), t.run, t.link, t.starts)
+		_, err = fmt.Fprintf(
+			out,
+			"| %s | %.1f | %.0f %% | %.1f | %.1f | %d |\n",
+			t.name,
+			t.used,
+			100*t.used/max(whole, 1e-9),
+			t.run,
+			t.link,
+			t.starts,
+		)
 	}
 	return err
 }

@@ -75,7 +75,9 @@ func checkConditions(name string, source []byte) (problems []string, err error) 
 			operators[line][e.Op] = true
 			terms := countTerms(e)
 			if terms > mostTerms && !isNamed(parents) {
-				problems = append(problems, fmt.Sprintf("%s:%d: a condition of %d terms has no name", name, files.Position(e.Pos()).Line, terms))
+				problems = append(problems,
+					fmt.Sprintf("%s:%d: a condition of %d terms has no name", name, files.Position(e.Pos()).Line, terms),
+				)
 			}
 		}
 		parents = append(parents, n)

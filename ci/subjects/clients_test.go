@@ -77,7 +77,12 @@ await config.makeApiClient(k8s.CoreV1Api).listNamespacedPod({namespace: 'team'})
 			return nil, fmt.Errorf("no Python has it: apt-get install python3-kubernetes")
 		}
 		python := pythons[found]
-		cmd := exec.CommandContext(ctx, python, "-c", "from kubernetes import client, config\nconfig.load_kube_config()\nclient.CoreV1Api().list_namespaced_pod('team')")
+		cmd := exec.CommandContext(
+			ctx,
+			python,
+			"-c",
+			"from kubernetes import client, config\nconfig.load_kube_config()\nclient.CoreV1Api().list_namespaced_pod('team')",
+		)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 		return cmd, nil
 	},
@@ -170,7 +175,9 @@ func listByClientGo(t *testing.T, kubeconfig string) {
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err == nil {
-		_, err = client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("team").List(t.Context(), metav1.ListOptions{})
+		_, err = client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).
+			Namespace("team").
+			List(t.Context(), metav1.ListOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	if len(os.Args) != 3 || subjects[os.Args[1]] == nil {
-		fmt.Fprintf(os.Stderr, "usage: subjects NAME ADDRESS, with NAME one of %s\n", strings.Join(slices.Sorted(maps.Keys(subjects)), ", "))
+		fmt.Fprintf(
+			os.Stderr,
+			"usage: subjects NAME ADDRESS, with NAME one of %s\n",
+			strings.Join(slices.Sorted(maps.Keys(subjects)), ", "),
+		)
 		os.Exit(2)
 	}
 	if err := serve(os.Args[1], os.Args[2]); err != nil {
@@ -147,7 +151,10 @@ func upgradeAware(b *behind) (http.Handler, error) {
 	upgrade := &http.Transport{TLSClientConfig: tlsConfig, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	return signedIn(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		as := func(next http.RoundTripper) http.RoundTripper {
-			return transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{UserName: r.Header.Get(userHeader)}, transport.NewBearerAuthRoundTripper(b.config.BearerToken, next))
+			return transport.NewImpersonatingRoundTripper(
+				transport.ImpersonationConfig{UserName: r.Header.Get(userHeader)},
+				transport.NewBearerAuthRoundTripper(b.config.BearerToken, next),
+			)
 		}
 		to := *b.url
 		to.Path, to.RawQuery = r.URL.Path, r.URL.RawQuery

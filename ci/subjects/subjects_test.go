@@ -27,16 +27,34 @@ func TestSubjects(t *testing.T) {
 		code  int
 		finds string
 	}{
-		"careful": {0, ""}, "director": {1, "field: Connection names the user got: it was made as the proxy itself"},
-		"rewrite": {1, `field: system:masters got: it was made as "alice@corp" with the group "system:masters"`}, "own-rights": {1, "field: control got: it was made as the proxy itself"},
+		"careful":       {0, ""},
+		"director":      {1, "field: Connection names the user got: it was made as the proxy itself"},
+		"rewrite":       {1, `field: system:masters got: it was made as "alice@corp" with the group "system:masters"`},
+		"own-rights":    {1, "field: control got: it was made as the proxy itself"},
 		"upgrade-aware": {-1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := freeAddress(t)
 			report := filepath.Join(reports(t), name)
-			out, code := run(t, authzconf, "deputy", "--proxy", "http://"+address, "--proxy-command", fmt.Sprintf("exec %s %s %s", program, name, address),
-				"--identity", "alice@corp=header:"+userHeader+": alice@corp", "--identity", "bob@corp=header:"+userHeader+": bob@corp",
-				"--pairs", "200", "--seed", "5", "--report-dir", report)
+			out, code := run(
+				t,
+				authzconf,
+				"deputy",
+				"--proxy",
+				"http://"+address,
+				"--proxy-command",
+				fmt.Sprintf("exec %s %s %s", program, name, address),
+				"--identity",
+				"alice@corp=header:"+userHeader+": alice@corp",
+				"--identity",
+				"bob@corp=header:"+userHeader+": bob@corp",
+				"--pairs",
+				"200",
+				"--seed",
+				"5",
+				"--report-dir",
+				report,
+			)
 			isExpected := code == want.code || want.code < 0
 			if !isExpected || code > 1 {
 				t.Errorf("exit code %d, and it should be %d:\n%s", code, want.code, out)

@@ -42,7 +42,11 @@ func kindOf(r *reports.Report) string {
 // checkClaims compares what the README and the folders say with what the report says.
 func (s *submission) checkClaims() error {
 	if s.report.SuiteVersion != s.version {
-		return fmt.Errorf("the report was made by authzconf %s, and the folder says %s (reports/submitted/VERSION is the version that made it)", s.report.SuiteVersion, s.version)
+		return fmt.Errorf(
+			"the report was made by authzconf %s, and the folder says %s (reports/submitted/VERSION is the version that made it)",
+			s.report.SuiteVersion,
+			s.version,
+		)
 	}
 	kind := kindOf(s.report)
 	if kind == "" {
@@ -51,7 +55,9 @@ func (s *submission) checkClaims() error {
 	observed := map[string]string{claimKind: kind, claimOutcome: string(s.report.Outcome.Result)}
 	if kind == kindAuthorizer {
 		observed[claimLevels] = strings.Join(certify.GrantedLevels(s.report.Groups), ", ")
-		observed[claimOrganisation], observed[claimProduct], observed[claimProductVersion] = s.report.Subject.Vendor, s.report.Subject.Name, s.report.Subject.Version
+		observed[claimOrganisation] = s.report.Subject.Vendor
+		observed[claimProduct] = s.report.Subject.Name
+		observed[claimProductVersion] = s.report.Subject.Version
 	} else {
 		observed[claimServers] = strings.Join(servers(s.report), ", ")
 	}
@@ -73,7 +79,12 @@ func (s *submission) checkFolderName() error {
 	}
 	want := slug(s.readme.claims[claimOrganisation].value) + "-" + slug(s.readme.claims[claimProduct].value)
 	if s.name != want {
-		return formErrorf("the folder is called %s (expected %s, after the organisation and the product that %s claims)", s.name, want, readmeFile)
+		return formErrorf(
+			"the folder is called %s (expected %s, after the organisation and the product that %s claims)",
+			s.name,
+			want,
+			readmeFile,
+		)
 	}
 	return nil
 }

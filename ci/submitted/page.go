@@ -56,14 +56,30 @@ func renderTable(all []*submission) string {
 	default:
 		fmt.Fprintf(&out, "%d reports are by third parties.\n\n", others)
 	}
-	out.WriteString("| organisation, product, version | kind | levels or servers | outcome | cases that passed | authzconf | by |\n|---|---|---|---|--:|---|---|\n")
+	out.WriteString(
+		"| organisation, product, version | kind | levels or servers | outcome | cases that passed | authzconf | by |\n|---|---|---|---|--:|---|---|\n",
+	)
 	for _, s := range all {
 		author := "a third party"
 		if s.isOurs() {
 			author = "**us**: a reference"
 		}
-		fmt.Fprintf(&out, "| [%s %s](%s) %s | %s | %s | %s | %s | %s | %s |\n", s.readClaim(claimOrganisation), s.readClaim(claimProduct), s.link(), s.readClaim(claimProductVersion),
-			s.readClaim(claimKind), s.readClaim(claimLevels)+s.readClaim(claimServers), s.readClaim(claimOutcome), countPassed(s.report), s.version, author)
+		fmt.Fprintf(
+			&out,
+			"| [%s %s](%s) %s | %s | %s | %s | %s | %s | %s |\n",
+			s.readClaim(claimOrganisation),
+			s.readClaim(claimProduct),
+			s.link(),
+			s.readClaim(claimProductVersion),
+			s.readClaim(
+				claimKind,
+			),
+			s.readClaim(claimLevels)+s.readClaim(claimServers),
+			s.readClaim(claimOutcome),
+			countPassed(s.report),
+			s.version,
+			author,
+		)
 	}
 	return out.String()
 }

@@ -83,14 +83,22 @@ func (p *programs) findCommit(ctx context.Context, version string) (string, erro
 	if m := pseudoVersion.FindStringSubmatch(version); m != nil {
 		revision = m[1]
 	}
-	out, err := exec.CommandContext(ctx, "git", "-C", p.root, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}").Output()
+	out, err := exec.CommandContext(ctx, "git", "-C", p.root, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}").
+		Output()
 	commit := strings.TrimSpace(string(out))
 	if err != nil || commit == "" {
-		return "", formErrorf("there is no version %s in the history of this checkout (expected a release or a commit of main; a shallow clone needs git fetch --unshallow --tags)", version)
+		return "", formErrorf(
+			"there is no version %s in the history of this checkout (expected a release or a commit of main; a shallow clone needs git fetch --unshallow --tags)",
+			version,
+		)
 	}
 	err = exec.CommandContext(ctx, "git", "-C", p.root, "merge-base", "--is-ancestor", commit, p.base).Run()
 	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return "", formErrorf("version %s is not part of %s: reports are verified by versions that are released or on main", version, p.base)
+		return "", formErrorf(
+			"version %s is not part of %s: reports are verified by versions that are released or on main",
+			version,
+			p.base,
+		)
 	}
 	return commit, err
 }

@@ -66,10 +66,18 @@ func parseReadme(text string) (*readme, error) {
 		}
 	}
 	if len(r.claims) == 0 {
-		return nil, formErrorf("%s: there is no section %q with a table of claims (docs/submitted.md has one to copy)", readmeFile, sectionClaims)
+		return nil, formErrorf(
+			"%s: there is no section %q with a table of claims (docs/submitted.md has one to copy)",
+			readmeFile,
+			sectionClaims,
+		)
 	}
 	if !commandBlock.MatchString(reproduce) {
-		return nil, formErrorf("%s: there is no section %q with a block of commands that make the report again", readmeFile, sectionReproduce)
+		return nil, formErrorf(
+			"%s: there is no section %q with a block of commands that make the report again",
+			readmeFile,
+			sectionReproduce,
+		)
 	}
 	return r, r.checkNames()
 }
@@ -88,7 +96,15 @@ func (r *readme) addClaim(at int, line string) error {
 		return formErrorf("%s:%d: %q is claimed twice", readmeFile, at, name)
 	}
 	if !slices.Contains(append(requiredClaims, claimLevels, claimServers), name) {
-		return formErrorf("%s:%d: %q is not a claim (expected %s, and %s or %s)", readmeFile, at, name, strings.Join(requiredClaims, ", "), claimLevels, claimServers)
+		return formErrorf(
+			"%s:%d: %q is not a claim (expected %s, and %s or %s)",
+			readmeFile,
+			at,
+			name,
+			strings.Join(requiredClaims, ", "),
+			claimLevels,
+			claimServers,
+		)
 	}
 	if value == "" {
 		return formErrorf("%s:%d: the claim %q is empty", readmeFile, at, name)

@@ -43,8 +43,10 @@ func findSubmissions(folder string) (all []*submission, err error) {
 	}
 	for _, v := range versions {
 		if !v.IsDir() || !versionForm.MatchString(v.Name()) {
-			return nil, formErrorf("%s: expected a folder that is called like the version of authzconf which made the reports in it, such as v0.1.0 (authzconf version says it)",
-				filepath.Join(folder, v.Name()))
+			return nil, formErrorf(
+				"%s: expected a folder that is called like the version of authzconf which made the reports in it, such as v0.1.0 (authzconf version says it)",
+				filepath.Join(folder, v.Name()),
+			)
 		}
 		products, err := os.ReadDir(filepath.Join(folder, v.Name()))
 		if err != nil {
@@ -53,7 +55,10 @@ func findSubmissions(folder string) (all []*submission, err error) {
 		for _, p := range products {
 			path := filepath.Join(folder, v.Name(), p.Name())
 			if !p.IsDir() || !nameForm.MatchString(p.Name()) {
-				return nil, formErrorf("%s: expected a folder ORGANISATION-PRODUCT of lower-case letters, digits and dashes, such as acme-authorizer", path)
+				return nil, formErrorf(
+					"%s: expected a folder ORGANISATION-PRODUCT of lower-case letters, digits and dashes, such as acme-authorizer",
+					path,
+				)
 			}
 			all = append(all, &submission{path: path, version: v.Name(), name: p.Name()})
 		}

@@ -37,7 +37,11 @@ func TestCluster(t *testing.T) {
 	if c.KubernetesRestConfig() != nil || c.GetKubeconfig() != "" {
 		t.Error("it can be reached before it runs")
 	}
-	p := c.SetDefaults().WithName("mine").WithVersion("1.37").WithPath("/x").WithOpts(func(p support.E2EClusterProvider) { p.WithName("other") })
+	p := c.SetDefaults().
+		WithName("mine").
+		WithVersion("1.37").
+		WithPath("/x").
+		WithOpts(func(p support.E2EClusterProvider) { p.WithName("other") })
 	file, err := p.CreateWithConfig(t.Context(), "")
 	if want := (ClusterSpec{Name: "other", Version: "1.37", Path: "/x"}); err != nil || wanted != want {
 		t.Errorf("%v, %+v", err, wanted)

@@ -131,7 +131,10 @@ func (c *Cluster) Facts(ctx context.Context) (f clusters.Facts, err error) {
 	err = c.client.RESTClient().Get().AbsPath("/version").SetHeader("Impersonate-Group", "authzconf").Do(ctx).Error()
 	answer := fmt.Sprint(err)
 	if f.Gate = reports.DetectGate(answer); f.Gate == scenarios.GateUnknown {
-		return f, fmt.Errorf("the API server does not say whether ConstrainedImpersonation is on: groups without a user are answered with %s", answer)
+		return f, fmt.Errorf(
+			"the API server does not say whether ConstrainedImpersonation is on: groups without a user are answered with %s",
+			answer,
+		)
 	}
 	return f, nil
 }
@@ -221,7 +224,8 @@ func (l *labeller) RoundTrip(r *http.Request) (*http.Response, error) {
 // collection reports whether objects that persist are created at a path. Reviews do not, nor do the tokens of an
 // account.
 func collection(path string) bool {
-	return !strings.HasPrefix(path, "/apis/authorization.k8s.io/") && !strings.HasPrefix(path, "/apis/authentication.k8s.io/") && !strings.HasSuffix(path, "/token")
+	return !strings.HasPrefix(path, "/apis/authorization.k8s.io/") && !strings.HasPrefix(path, "/apis/authentication.k8s.io/") &&
+		!strings.HasSuffix(path, "/token")
 }
 
 func label(raw []byte, run string) []byte {
@@ -250,7 +254,12 @@ func (c *Cluster) Stop() error {
 		}
 		time.Sleep(time.Second)
 		if try == tries {
-			return fmt.Errorf("what has the label %s=%s could not be removed from the cluster (authzconf clean --kubeconfig FILE does it when it can): %w", Label, c.run, err)
+			return fmt.Errorf(
+				"what has the label %s=%s could not be removed from the cluster (authzconf clean --kubeconfig FILE does it when it can): %w",
+				Label,
+				c.run,
+				err,
+			)
 		}
 	}
 }
@@ -278,9 +287,15 @@ const (
 // that nothing else may remove soon: pods on nodes that do not exist, and objects on a control plane without
 // controllers.
 var (
-	outside = []kind{{flows, "flowschemas"}, {flows, "prioritylevelconfigurations"}, {rbac, "clusterrolebindings"}, {rbac, "clusterroles"}, {"", "nodes"}}
-	inside  = []kind{{"", "pods"}, {"", "serviceaccounts"}, {rbac, "rolebindings"}, {rbac, "roles"}}
-	spaces  = kind{"", "namespaces"}
+	outside = []kind{
+		{flows, "flowschemas"},
+		{flows, "prioritylevelconfigurations"},
+		{rbac, "clusterrolebindings"},
+		{rbac, "clusterroles"},
+		{"", "nodes"},
+	}
+	inside = []kind{{"", "pods"}, {"", "serviceaccounts"}, {rbac, "rolebindings"}, {rbac, "roles"}}
+	spaces = kind{"", "namespaces"}
 )
 
 // Clean removes what runs have created, and returns what that is. An empty run means every run. With dryRun nothing is
@@ -369,7 +384,9 @@ func (c *Cluster) Claim(ctx context.Context, name, stormLabel string) error {
 		if going == "" {
 			c.mayHaveObjects.Store(true)
 			_, err = c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-				Name: name, Labels: map[string]string{Label: c.run, managedBy: "authzconf"}, Annotations: map[string]string{claimAnnotation: claimant},
+				Name:        name,
+				Labels:      map[string]string{Label: c.run, managedBy: "authzconf"},
+				Annotations: map[string]string{claimAnnotation: claimant},
 			}}, metav1.CreateOptions{})
 			if !apierrors.IsAlreadyExists(err) {
 				return err
@@ -377,7 +394,13 @@ func (c *Cluster) Claim(ctx context.Context, name, stormLabel string) error {
 			continue // somebody was quicker
 		}
 		if time.Now().After(end) {
-			return &usage.Error{Problem: fmt.Sprintf("the namespace %s of an earlier storm is still being removed after %s; nothing was created", going, leaving)}
+			return &usage.Error{
+				Problem: fmt.Sprintf(
+					"the namespace %s of an earlier storm is still being removed after %s; nothing was created",
+					going,
+					leaving,
+				),
+			}
 		}
 		if !clusters.Pause(ctx, 500*time.Millisecond) {
 			return context.Cause(ctx)
@@ -399,12 +422,28 @@ func (c *Cluster) findEarlierRun(ctx context.Context, name, stormLabel string) (
 		case s.DeletionTimestamp != nil:
 			going = s.Name
 		case s.Labels[Label] == "":
-			return "", &usage.Error{Problem: fmt.Sprintf("there is a namespace %s in the cluster that no run has made: a storm needs it; nothing was created", s.Name)}
+			return "", &usage.Error{
+				Problem: fmt.Sprintf(
+					"there is a namespace %s in the cluster that no run has made: a storm needs it; nothing was created",
+					s.Name,
+				),
+			}
 		case s.Name == name && s.Annotations[claimAnnotation] != "":
-			return "", &usage.Error{Problem: fmt.Sprintf("another storm is in the cluster: run %s, %s; wait for its end, or if that process is gone, remove what it left (authzconf clean --kubeconfig FILE); nothing was created",
-				s.Labels[Label], s.Annotations[claimAnnotation])}
+			return "", &usage.Error{
+				Problem: fmt.Sprintf(
+					"another storm is in the cluster: run %s, %s; wait for its end, or if that process is gone, remove what it left (authzconf clean --kubeconfig FILE); nothing was created",
+					s.Labels[Label],
+					s.Annotations[claimAnnotation],
+				),
+			}
 		default:
-			return "", &usage.Error{Problem: fmt.Sprintf("run %s has left the namespace %s in the cluster: remove it first (authzconf clean --kubeconfig FILE); nothing was created", s.Labels[Label], s.Name)}
+			return "", &usage.Error{
+				Problem: fmt.Sprintf(
+					"run %s has left the namespace %s in the cluster: remove it first (authzconf clean --kubeconfig FILE); nothing was created",
+					s.Labels[Label],
+					s.Name,
+				),
+			}
 		}
 	}
 	return going, nil

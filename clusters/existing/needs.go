@@ -88,7 +88,13 @@ func Storming(s Storm) []Need {
 		list = append(list, Needs("create delete", flows, "flowschemas", "prioritylevelconfigurations")...)
 	}
 	if s.Pods {
-		list = slices.Concat(list, Needs("create delete deletecollection", "batch", "jobs"), Needs("get list", "", "pods"), Needs("get", "", "pods/log"), Needs("create deletecollection", "", "secrets"))
+		list = slices.Concat(
+			list,
+			Needs("create delete deletecollection", "batch", "jobs"),
+			Needs("get list", "", "pods"),
+			Needs("get", "", "pods/log"),
+			Needs("create deletecollection", "", "secrets"),
+		)
 	}
 	if s.Kwok {
 		list = append(list, Needs("get", "", "nodes")...)
@@ -103,7 +109,9 @@ func Granting() []Need { return Needs("escalate bind", rbac, "clusterroles") }
 func (c *Cluster) Require(ctx context.Context, needs []Need) error {
 	missing, err := c.Lacking(ctx, needs)
 	if err == nil && len(missing) > 0 {
-		err = &usage.Error{Problem: fmt.Sprintf("the user of the kubeconfig lacks permissions: %s; nothing was created", strings.Join(missing, ", "))}
+		err = &usage.Error{
+			Problem: fmt.Sprintf("the user of the kubeconfig lacks permissions: %s; nothing was created", strings.Join(missing, ", ")),
+		}
 	}
 	return err
 }
@@ -129,9 +137,16 @@ func (c *Cluster) Lacking(ctx context.Context, needs []Need) (list []string, err
 				spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: n.Verb, Path: n.Resource}
 			} else {
 				resource, sub, _ := strings.Cut(n.Resource, "/")
-				spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: n.Verb, Group: n.Group, Resource: resource, Subresource: sub}
+				spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+					Verb:        n.Verb,
+					Group:       n.Group,
+					Resource:    resource,
+					Subresource: sub,
+				}
 			}
-			answer, err := c.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+			answer, err := c.client.AuthorizationV1().
+				SelfSubjectAccessReviews().
+				Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 			if err != nil {
 				return fmt.Errorf("asking whether one may %s: %w", n, err)
 			}

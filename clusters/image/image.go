@@ -75,7 +75,14 @@ func archive(files ...entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimLeft(f.path, "/"), Mode: f.mode, Size: int64(len(f.content)), ModTime: epoch, Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     strings.TrimLeft(f.path, "/"),
+			Mode:     f.mode,
+			Size:     int64(len(f.content)),
+			ModTime:  epoch,
+			Format:   tar.FormatUSTAR,
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}
@@ -115,7 +122,13 @@ func Program(ctx context.Context, variable, mainPackage string) ([]byte, error) 
 // Of is the image that the first container of a pod asks for, with a program as Program finds it at a path.
 func Of(ctx context.Context, spec corev1.PodSpec, variable, mainPackage, path string) (Image, error) {
 	content, err := Program(ctx, variable, mainPackage)
-	return Image{Name: spec.Containers[0].Image, Architecture: runtime.GOARCH, Program: content, Path: path, User: int(*spec.SecurityContext.RunAsUser)}, err
+	return Image{
+		Name:         spec.Containers[0].Image,
+		Architecture: runtime.GOARCH,
+		Program:      content,
+		Path:         path,
+		User:         int(*spec.SecurityContext.RunAsUser),
+	}, err
 }
 
 // Load brings the image to the nodes.

@@ -14,7 +14,13 @@ import (
 	"github.com/authzconf/authzconf/clusters/image"
 )
 
-var agent = image.Image{Name: "example.test/agent:1", Architecture: "amd64", Program: []byte("\x7fELF program"), Path: "/agent", User: 65532}
+var agent = image.Image{
+	Name:         "example.test/agent:1",
+	Architecture: "amd64",
+	Program:      []byte("\x7fELF program"),
+	Path:         "/agent",
+	User:         65532,
+}
 
 func written(t *testing.T, i image.Image) []byte {
 	t.Helper()
@@ -81,7 +87,8 @@ func TestWrite(t *testing.T) {
 	if want := []string{"sha256:" + hex.EncodeToString(sum[:])}; !reflect.DeepEqual(config.RootFS.DiffIDs, want) {
 		t.Errorf("diff_ids %q, want %q", config.RootFS.DiffIDs, want)
 	}
-	if config.OS != "linux" || config.Architecture != "amd64" || config.Config.User != "65532" || !reflect.DeepEqual(config.Config.Entrypoint, []string{"/agent"}) {
+	if config.OS != "linux" || config.Architecture != "amd64" || config.Config.User != "65532" ||
+		!reflect.DeepEqual(config.Config.Entrypoint, []string{"/agent"}) {
 		t.Errorf("config %+v", config)
 	}
 }

@@ -151,8 +151,15 @@ func checkBalancer(ctx context.Context) error {
 		return nil
 	}
 	if _, err := runEngine(ctx, "pull", "--quiet", balancerImage); err != nil {
-		return engineError(ctx, err, fmt.Sprintf("several control planes need kind's load balancer, whose image %s is not there and cannot be pulled", balancerImage),
-			"ci/kind-node/build-balancer builds a substitute without a registry")
+		return engineError(
+			ctx,
+			err,
+			fmt.Sprintf(
+				"several control planes need kind's load balancer, whose image %s is not there and cannot be pulled",
+				balancerImage,
+			),
+			"ci/kind-node/build-balancer builds a substitute without a registry",
+		)
 	}
 	return nil
 }

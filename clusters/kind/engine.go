@@ -56,14 +56,23 @@ func runEngineBytes(ctx context.Context, input io.Reader, args ...string) ([]byt
 func CheckEngine(ctx context.Context) error {
 	p, err := findProgram(ctx)
 	if err != nil {
-		return &usage.Error{Problem: err.Error(), Hint: "kind needs a container engine; ci/kind-node/README.md says how to have one", Err: err}
+		return &usage.Error{
+			Problem: err.Error(),
+			Hint:    "kind needs a container engine; ci/kind-node/README.md says how to have one",
+			Err:     err,
+		}
 	}
 	if _, err := runEngine(ctx, "version", "--format", p.serverVersion); err != nil {
 		where := p.name
 		if p.name == programs[0].name {
 			where = cmp.Or(os.Getenv("DOCKER_HOST"), "docker's usual address (DOCKER_HOST is not set)")
 		}
-		return engineError(ctx, err, "no container engine answers at "+where, `start one, for example with eval "$(ci/kind-node/engine start)"`)
+		return engineError(
+			ctx,
+			err,
+			"no container engine answers at "+where,
+			`start one, for example with eval "$(ci/kind-node/engine start)"`,
+		)
 	}
 	return p.checkDisk(ctx)
 }
@@ -88,8 +97,13 @@ func (p program) checkDisk(ctx context.Context) error {
 	}
 	if free := s.Bavail * uint64(s.Bsize); free < minFreeBytes {
 		return &usage.Error{
-			Problem: fmt.Sprintf("the container engine's disk (%s) has %d MiB free, and a cluster needs %d", root, free>>20, minFreeBytes>>20),
-			Hint:    p.name + " system prune, or authzconf clean, may free some",
+			Problem: fmt.Sprintf(
+				"the container engine's disk (%s) has %d MiB free, and a cluster needs %d",
+				root,
+				free>>20,
+				minFreeBytes>>20,
+			),
+			Hint: p.name + " system prune, or authzconf clean, may free some",
 		}
 	}
 	return nil
@@ -200,7 +214,10 @@ func removeContainers(ctx context.Context, name string) error {
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		if _, last = runEngine(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...); last == nil || !clusters.Pause(ctx, removePause) {
+		if _, last = runEngine(
+			ctx,
+			append([]string{"rm", "--force", "--volumes"}, ids...)...); last == nil ||
+			!clusters.Pause(ctx, removePause) {
 			return last
 		}
 	}
@@ -237,7 +254,12 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 		return dockerNetwork{}, err
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
-		return dockerNetwork{}, engineError(ctx, err, "cannot make the folder of clusters", "set "+local.StateVariable+" to a folder that can be written")
+		return dockerNetwork{}, engineError(
+			ctx,
+			err,
+			"cannot make the folder of clusters",
+			"set "+local.StateVariable+" to a folder that can be written",
+		)
 	}
 	lock, err := local.WaitLock(ctx, filepath.Join(root, networkLock), nil)
 	if err != nil {
@@ -258,9 +280,19 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 		return dockerNetwork{}, fmt.Errorf("the engine's network %s is gone right after it was made", name)
 	}
 	for _, double := range networks[1:] { // unless somebody else has removed it already
-		if _, err := runEngine(ctx, "network", "rm", double.ID); err != nil && !strings.Contains(err.Error(), "No such network") && !strings.Contains(err.Error(), "not found") {
-			return dockerNetwork{}, engineError(ctx, err, fmt.Sprintf("the engine has %d networks named %s, and one of them cannot be removed", len(networks), name),
-				"stop the containers on it, then remove it: network rm "+double.ID)
+		if _, err := runEngine(
+			ctx,
+			"network",
+			"rm",
+			double.ID,
+		); err != nil && !strings.Contains(err.Error(), "No such network") &&
+			!strings.Contains(err.Error(), "not found") {
+			return dockerNetwork{}, engineError(
+				ctx,
+				err,
+				fmt.Sprintf("the engine has %d networks named %s, and one of them cannot be removed", len(networks), name),
+				"stop the containers on it, then remove it: network rm "+double.ID,
+			)
 		}
 	}
 	return networks[0], nil
@@ -333,8 +365,12 @@ func (n Network) Address() netip.Addr { return n.Gateway }
 func (n Network) Listen(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", netip.AddrPortFrom(n.Gateway, 0).String())
 	if err != nil {
-		return nil, engineError(ctx, err, fmt.Sprintf("cannot listen on %s, this machine's address on the network of kind's nodes", n.Gateway),
-			"the container engine has to run on this machine")
+		return nil, engineError(
+			ctx,
+			err,
+			fmt.Sprintf("cannot listen on %s, this machine's address on the network of kind's nodes", n.Gateway),
+			"the container engine has to run on this machine",
+		)
 	}
 	return &memberListener{Listener: l, subnet: n.Subnet}, nil
 }

@@ -71,10 +71,16 @@ func createUnchecked(t *testing.T, name string) {
 	if !found {
 		socket = "/var/run/docker.sock"
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
-	answer, err := client.Post("http://docker/networks/create", "application/json", strings.NewReader(`{"Name":"`+name+`","Driver":"bridge"}`))
+	client := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}},
+	}
+	answer, err := client.Post(
+		"http://docker/networks/create",
+		"application/json",
+		strings.NewReader(`{"Name":"`+name+`","Driver":"bridge"}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,10 @@ func (c *Cluster) join(ctx context.Context, o Options) (*member, error) {
 	defer c.life.Unlock()
 	others := c.own()[1:]
 	if len(others) == 0 {
-		return nil, &usage.Error{Problem: fmt.Sprintf("all %d API servers of %s are in use", len(c.controlPlanes()), c.name), Hint: "--control-planes says how many there are"}
+		return nil, &usage.Error{
+			Problem: fmt.Sprintf("all %d API servers of %s are in use", len(c.controlPlanes()), c.name),
+			Hint:    "--control-planes says how many there are",
+		}
 	}
 	m := &member{Cluster: c, node: others[0]}
 	if log := c.audits[m.node]; log != nil && o.AuditSink != nil {

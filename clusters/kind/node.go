@@ -76,7 +76,19 @@ func importImages(ctx context.Context, nodes []string, archive []byte) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, node := range nodes {
 		group.Go(func() error {
-			_, err := execNode(ctx, node, bytes.NewReader(archive), "ctr", "--namespace", "k8s.io", "images", "import", "--local", "--digests", "-")
+			_, err := execNode(
+				ctx,
+				node,
+				bytes.NewReader(archive),
+				"ctr",
+				"--namespace",
+				"k8s.io",
+				"images",
+				"import",
+				"--local",
+				"--digests",
+				"-",
+			)
 			return err
 		})
 	}
@@ -314,7 +326,20 @@ func (c *Cluster) bringAPIServer(ctx context.Context, nodes []string, nodeImage 
 	}
 	// A node image has the images of its version in the store of containerd, which has to run to export one.
 	script := `containerd >/dev/null 2>&1 & until ctr version >/dev/null 2>&1; do sleep 0.1; done; exec ctr --namespace k8s.io images export --local - ` + name
-	archive, err := runEngineBytes(ctx, nil, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "sh", nodeImage, "-c", script)
+	archive, err := runEngineBytes(
+		ctx,
+		nil,
+		"run",
+		"--rm",
+		"--privileged",
+		"--network",
+		"none",
+		"--entrypoint",
+		"sh",
+		nodeImage,
+		"-c",
+		script,
+	)
 	if err != nil {
 		return fmt.Errorf("taking %s out of %s: %w", name, nodeImage, err)
 	}

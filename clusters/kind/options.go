@@ -244,7 +244,11 @@ func newState(requestedName string) (name string, s *state, err error) {
 		return "", nil, err
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return "", nil, &usage.Error{Problem: fmt.Sprintf("cannot make the folder of a cluster: %v", err), Hint: "set " + local.StateVariable + " to a folder that can be written", Err: err}
+		return "", nil, &usage.Error{
+			Problem: fmt.Sprintf("cannot make the folder of a cluster: %v", err),
+			Hint:    "set " + local.StateVariable + " to a folder that can be written",
+			Err:     err,
+		}
 	}
 	lock, err := local.TryLock(filepath.Join(path, lockFile))
 	if err != nil {

@@ -47,7 +47,9 @@ func TestFindProgram(t *testing.T) {
 
 // TestPodmanNetwork checks that subnets are also found where podman prints them.
 func TestPodmanNetwork(t *testing.T) {
-	found, err := parseNetworks([]byte(`[{"name":"kind","id":"a","subnets":[{"subnet":"fc00::/64"},{"subnet":"10.89.0.0/24","gateway":"10.89.0.1"}]}]`))
+	found, err := parseNetworks(
+		[]byte(`[{"name":"kind","id":"a","subnets":[{"subnet":"fc00::/64"},{"subnet":"10.89.0.0/24","gateway":"10.89.0.1"}]}]`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

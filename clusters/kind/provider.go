@@ -31,7 +31,16 @@ func (Provider) Name() string { return ProviderName }
 
 // Capabilities implements clusters.Provider.
 func (Provider) Capabilities() clusters.Capabilities {
-	return clusters.Capabilities{Recorder: true, AuditLog: true, Metrics: true, Reload: true, Restart: true, Kill: true, Members: true, Nodes: true}
+	return clusters.Capabilities{
+		Recorder: true,
+		AuditLog: true,
+		Metrics:  true,
+		Reload:   true,
+		Restart:  true,
+		Kill:     true,
+		Members:  true,
+		Nodes:    true,
+	}
 }
 
 // Network implements clusters.Networked.
@@ -96,7 +105,12 @@ func (p Provider) Restart(ctx context.Context, c clusters.Cluster, r clusters.Re
 // options requests the same API server as on a local control plane.
 func (p Provider) options(r clusters.Request) Options {
 	return Options{
-		Name: strings.ReplaceAll(r.Name, ".", "-"), Image: p.Image, Version: r.Version, Network: r.Network, ControlPlanes: p.ControlPlanes, Workers: p.workers(),
+		Name:          strings.ReplaceAll(r.Name, ".", "-"),
+		Image:         p.Image,
+		Version:       r.Version,
+		Network:       r.Network,
+		ControlPlanes: p.ControlPlanes,
+		Workers:       p.workers(),
 		Options: local.Options{
 			EmulatedVersion: r.EmulatedVersion, FeatureGates: r.FeatureGates,
 			AuthorizationConfig: r.AuthorizationConfig, AuditPolicy: r.AuditPolicy, AuditSink: r.AuditSink,

@@ -16,7 +16,10 @@ import (
 // sample is a cluster with something of everything.
 func sample() Options {
 	return Options{
-		Image: "example/node:v1.37.1", Version: "1.37.1", ControlPlanes: []Worker{{}, {Version: "1.36.3"}}, Workers: []Worker{{}, {Version: "1.34.4"}, {Version: "1.36.3", Image: "example/node:v1.36.3"}},
+		Image:         "example/node:v1.37.1",
+		Version:       "1.37.1",
+		ControlPlanes: []Worker{{}, {Version: "1.36.3"}},
+		Workers:       []Worker{{}, {Version: "1.34.4"}, {Version: "1.36.3", Image: "example/node:v1.36.3"}},
 		Options: local.Options{
 			FeatureGates:        map[string]bool{"B": false, "A": true},
 			AuthorizationConfig: []byte("kubeConfigFile: ${RUN_DIR}/recorder.kubeconfig\n"),
@@ -32,7 +35,14 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := o.config("authzconf-x", []serverFolders{{"/state/config/0", "/state/audit/0"}, {"/state/config/1", "/state/audit/1"}, {"/state/config/2", "/state/audit/2"}})
+	c, err := o.config(
+		"authzconf-x",
+		[]serverFolders{
+			{"/state/config/0", "/state/audit/0"},
+			{"/state/config/1", "/state/audit/1"},
+			{"/state/config/2", "/state/audit/2"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +116,10 @@ func TestEditManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := pod.Spec.Containers[0]
-	if command := strings.Join(c.Command, " "); command != "kube-apiserver --allow-privileged=true --feature-gates=A=false --audit-log-mode=blocking" {
+	if command := strings.Join(
+		c.Command,
+		" ",
+	); command != "kube-apiserver --allow-privileged=true --feature-gates=A=false --audit-log-mode=blocking" {
 		t.Errorf("command: %s", command)
 	}
 	if c.Image != "registry.k8s.io/kube-apiserver:v1.37.1" || pod.Metadata.Annotations[generation] != "second" {

@@ -40,7 +40,12 @@ func CheckSkew(apiServers, kubelets []string) error {
 		case minorsBetween(oldest, kubelet) > 0:
 			return skewError("a node of Kubernetes %s with an API server of %s: a kubelet must not be newer", kubelet, oldest)
 		case minorsBetween(kubelet, newest) > kubeletSkew:
-			return skewError("a node of Kubernetes %s with an API server of %s: a kubelet may be at most %d minors older", kubelet, newest, kubeletSkew)
+			return skewError(
+				"a node of Kubernetes %s with an API server of %s: a kubelet may be at most %d minors older",
+				kubelet,
+				newest,
+				kubeletSkew,
+			)
 		}
 	}
 	return nil
@@ -84,8 +89,13 @@ func checkNodeImages(ctx context.Context, nodes []Worker) (versions []string, er
 		}
 		if nodeVersion := nodes[i].Version; nodeVersion != "" && nodeVersion != version {
 			return nil, &usage.Error{
-				Problem: fmt.Sprintf("the node image %s has Kubernetes %s, and a node of %s is asked for", nodes[i].Image, version, nodeVersion),
-				Hint:    "name an image of that version, as --kind-node-image MINOR=IMAGE",
+				Problem: fmt.Sprintf(
+					"the node image %s has Kubernetes %s, and a node of %s is asked for",
+					nodes[i].Image,
+					version,
+					nodeVersion,
+				),
+				Hint: "name an image of that version, as --kind-node-image MINOR=IMAGE",
 			}
 		}
 		versions = append(versions, version)

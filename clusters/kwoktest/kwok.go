@@ -25,7 +25,12 @@ func Start(t *testing.T, source, kubeconfig string) {
 		t.Fatalf("building kwok: %v: %s", err, out)
 	}
 	args := []string{"--kubeconfig", kubeconfig, "--manage-nodes-with-annotation-selector", Node + "=fake"}
-	for _, stage := range []string{"node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease", "pod/fast/pod-ready", "pod/fast/pod-delete"} {
+	for _, stage := range []string{
+		"node/fast/node-initialize",
+		"node/heartbeat-with-lease/node-heartbeat-with-lease",
+		"pod/fast/pod-ready",
+		"pod/fast/pod-delete",
+	} {
 		args = append(args, "--config", filepath.Join(source, "kustomize", "stage", stage+".yaml"))
 	}
 	kwok := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...) // it is ended in order below

@@ -21,7 +21,11 @@ type apiServers map[string]string
 // RegisterAPIServers adds the flag by which cells get a kube-apiserver of the user's to a flag set.
 func (b *Binaries) RegisterAPIServers(flags *pflag.FlagSet) {
 	b.apiServers = apiServers{}
-	flags.Var(b.apiServers, "api-server", "a kube-apiserver of your own: PATH, or CELL=PATH for one cell, stage or server alone, as --dry-run names them (repeatable)")
+	flags.Var(
+		b.apiServers,
+		"api-server",
+		"a kube-apiserver of your own: PATH, or CELL=PATH for one cell, stage or server alone, as --dry-run names them (repeatable)",
+	)
 }
 
 // String implements pflag.Value.
@@ -56,7 +60,12 @@ func (a apiServers) Set(text string) error {
 func (b *Binaries) CheckCells(names ...string) error {
 	for _, cell := range slices.Sorted(maps.Keys(b.apiServers)) {
 		if cell != "" && !slices.Contains(names, cell) {
-			return fmt.Errorf("--api-server %s=%s: there is no such cell; there are %s", cell, b.apiServers[cell], strings.Join(names, ", "))
+			return fmt.Errorf(
+				"--api-server %s=%s: there is no such cell; there are %s",
+				cell,
+				b.apiServers[cell],
+				strings.Join(names, ", "),
+			)
 		}
 	}
 	return nil

@@ -128,7 +128,11 @@ func kubectl(minor string) program {
 		variable += "_" + strings.ReplaceAll(minor, ".", "_")
 	}
 	return program{
-		name: "kubectl", version: version, pin: name, pkg: kubernetesModule + "/cmd/kubectl", variable: variable,
+		name:     "kubectl",
+		version:  version,
+		pin:      name,
+		pkg:      kubernetesModule + "/cmd/kubectl",
+		variable: variable,
 		// The second is what the user agent contains, as in a released kubectl.
 		ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=v" + version + " -X k8s.io/client-go/pkg/version.gitVersion=v" + version,
 	}
@@ -148,7 +152,11 @@ func (b *Binaries) findAPIServer(ctx context.Context, r Release) (Program, error
 		return b.find(ctx, p)
 	}
 	if path, err := namedProgram(p, os.Getenv); path != "" || err != nil {
-		return Program{}, &usage.Error{Problem: "--source names a tree, and " + p.variable + " or KUBEBUILDER_ASSETS a program", Hint: "leave one of them out", Err: err}
+		return Program{}, &usage.Error{
+			Problem: "--source names a tree, and " + p.variable + " or KUBEBUILDER_ASSETS a program",
+			Hint:    "leave one of them out",
+			Err:     err,
+		}
 	}
 	return b.buildTree(ctx, p)
 }
@@ -221,7 +229,10 @@ func (b *Binaries) source() string {
 func (b *Binaries) findThere(ctx context.Context, p program) (found Program, o offer, isThere bool, err error) {
 	source := b.source()
 	if !slices.Contains([]string{Auto, Official, Build}, source) {
-		return found, o, false, &usage.Error{Problem: fmt.Sprintf("programs cannot come from %q", source), Hint: "--binaries and " + SourceVariable + " are auto, official or build"}
+		return found, o, false, &usage.Error{
+			Problem: fmt.Sprintf("programs cannot come from %q", source),
+			Hint:    "--binaries and " + SourceVariable + " are auto, official or build",
+		}
 	}
 	path, err := namedProgram(p, os.Getenv)
 	if path != "" || err != nil {
@@ -281,7 +292,12 @@ func (b *Binaries) download(ctx context.Context, p program, o offer, source stri
 		}
 	}
 	if err != errSilent { //nolint:errorlint // the wrapped error is reported only the first time
-		b.report("%s %s cannot be downloaded and is built instead; a host that does not answer is not asked again in this run: %v", p.name, p.version, err)
+		b.report(
+			"%s %s cannot be downloaded and is built instead; a host that does not answer is not asked again in this run: %v",
+			p.name,
+			p.version,
+			err,
+		)
 	}
 	return false, err
 }

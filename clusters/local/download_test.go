@@ -16,16 +16,29 @@ func TestOfficialControlPlane(t *testing.T) {
 	found := programs(t)
 	noPrograms(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, map[string]string{"etcd": found.Etcd.Path, "kube-apiserver": found.KubeAPIServer.Path}[filepath.Base(r.URL.Path)])
+		http.ServeFile(
+			w,
+			r,
+			map[string]string{"etcd": found.Etcd.Path, "kube-apiserver": found.KubeAPIServer.Path}[filepath.Base(r.URL.Path)],
+		)
 	}))
 	defer server.Close()
-	b := &Binaries{Source: Official, Mirror: server.URL, CacheDir: t.TempDir(), published: map[string]publication{}, hostAnswers: &hostAnswers{}}
+	b := &Binaries{
+		Source:      Official,
+		Mirror:      server.URL,
+		CacheDir:    t.TempDir(),
+		published:   map[string]publication{},
+		hostAnswers: &hostAnswers{},
+	}
 	for p, path := range map[program]string{etcd(): found.Etcd.Path, kubeAPIServer(Newest()): found.KubeAPIServer.Path} {
 		digest, err := Digest(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.published[p.name] = publication{URL: "https://dl.example.com/" + p.name, SHA256: map[string]map[string]string{p.version: {runtime.GOARCH: digest}}}
+		b.published[p.name] = publication{
+			URL:    "https://dl.example.com/" + p.name,
+			SHA256: map[string]map[string]string{p.version: {runtime.GOARCH: digest}},
+		}
 	}
 	begin := time.Now()
 	c := startPlane(t, Options{Binaries: b})
@@ -46,7 +59,8 @@ func TestPublications(t *testing.T) {
 	}
 	for _, p := range append(all, etcd(), kubectl("")) {
 		o, err := (&Binaries{CacheDir: t.TempDir()}).offer(p)
-		if err != nil || !strings.HasPrefix(o.url, "https://") || !strings.HasPrefix(o.beside, "https://") || !strings.Contains(o.url, "v"+p.version+"/") {
+		if err != nil || !strings.HasPrefix(o.url, "https://") || !strings.HasPrefix(o.beside, "https://") ||
+			!strings.Contains(o.url, "v"+p.version+"/") {
 			t.Errorf("%s: %+v, %v", p.name, o, err)
 		}
 		for _, arch := range []string{"amd64", "arm64"} {

@@ -102,7 +102,13 @@ func TestBusyPort(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	port := listener.Addr().(*net.TCPAddr).Port
-	wantUsageError(t, startFails(t.Context(), t, Options{Port: port}), fmt.Sprintf("port %d", port), "listens on it already", "choose another")
+	wantUsageError(
+		t,
+		startFails(t.Context(), t, Options{Port: port}),
+		fmt.Sprintf("port %d", port),
+		"listens on it already",
+		"choose another",
+	)
 }
 
 // TestPortLostToAnother checks that a requested port may be lost between the check and kube-apiserver's own attempt.
@@ -140,7 +146,13 @@ func TestProcessesThatDoNotStart(t *testing.T) {
 	t.Run("kube-apiserver panics", func(t *testing.T) {
 		err := startFails(t.Context(), t, Options{KubeAPIServerPath: script(t,
 			`for i in $(seq 300); do echo "noise $i" >&2; done; echo "panic: oh no" >&2; echo "goroutine 1" >&2; exit 2`)})
-		if failed := wantProcessError(t, err, "panic: oh no", "exit status 2"); failed.Reason != "panic: oh no" || len(failed.LogTail) != errorLogLines {
+		if failed := wantProcessError(
+			t,
+			err,
+			"panic: oh no",
+			"exit status 2",
+		); failed.Reason != "panic: oh no" ||
+			len(failed.LogTail) != errorLogLines {
 			t.Errorf("reason %q, %d lines", failed.Reason, len(failed.LogTail))
 		}
 	})
@@ -158,7 +170,11 @@ func TestProcessesThatDoNotStart(t *testing.T) {
 		_ = wantProcessError(t, err, "kube-apiserver", "not ready within 2s")
 	})
 	t.Run("no program", func(t *testing.T) {
-		_ = wantProcessError(t, startFails(t.Context(), t, Options{KubeAPIServerPath: "/no/such/program"}), "kube-apiserver: could not be started")
+		_ = wantProcessError(
+			t,
+			startFails(t.Context(), t, Options{KubeAPIServerPath: "/no/such/program"}),
+			"kube-apiserver: could not be started",
+		)
 	})
 	t.Run("out of time", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

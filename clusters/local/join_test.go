@@ -179,7 +179,11 @@ func testKillAndRestart(t *testing.T, a, b *ControlPlane) {
 		wantWhole(t, a, b)
 	}
 	timed(t, "a restarted in order, as 1.37", func() error {
-		return a.RestartAPIServer(t.Context(), func(o *Options) { o.Release, o.EtcdPath, o.Join = release(t, "1.37"), "no-such-program", b })
+		return a.RestartAPIServer(t.Context(), func(o *Options) {
+			o.Release = release(t, "1.37")
+			o.EtcdPath = "no-such-program"
+			o.Join = b
+		})
 	})
 	t.Logf("of which until ready: %s", a.ReadyIn())
 	if o := a.Options(); o.Join != nil || o.EtcdPath != "" {

@@ -62,7 +62,10 @@ func (b *Binaries) ResolveOne(ctx context.Context, remember Remember, version st
 func (b *Binaries) resolveVersion(ctx context.Context, remember Remember, version string) (string, error) {
 	switch {
 	case version == SourceWord && b.sourceDir == "":
-		return "", &usage.Error{Problem: "the version " + SourceWord + " is that of a source tree, and no tree is named", Hint: "name it with --source DIR"}
+		return "", &usage.Error{
+			Problem: "the version " + SourceWord + " is that of a source tree, and no tree is named",
+			Hint:    "name it with --source DIR",
+		}
 	case version == SourceWord:
 		return b.tree.Version, nil
 	case !markerPattern.MatchString(version):

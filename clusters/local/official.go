@@ -148,7 +148,10 @@ func (b *Binaries) mirrored(url string) (string, error) {
 		return url, nil
 	}
 	if !mirrorPattern.MatchString(mirror) {
-		return "", &usage.Error{Problem: fmt.Sprintf("the mirror of programs %q is not a URL", mirror), Hint: "write it like https://mirror.example.com/programs or file:///srv/programs"}
+		return "", &usage.Error{
+			Problem: fmt.Sprintf("the mirror of programs %q is not a URL", mirror),
+			Hint:    "write it like https://mirror.example.com/programs or file:///srv/programs",
+		}
 	}
 	return strings.ReplaceAll(url, "https:/", strings.TrimSuffix(mirror, "/")), nil
 }
@@ -189,7 +192,13 @@ func (b *Binaries) fetch(ctx context.Context, p program, o offer) error {
 			_ = os.Remove(d.path) // nothing to go on with
 		}
 		if isDiskFull(err) {
-			return noSpace("download", p, filepath.Dir(o.target), "free some 300 MB there, or set "+CacheVariable+" to a folder on another disk", err)
+			return noSpace(
+				"download",
+				p,
+				filepath.Dir(o.target),
+				"free some 300 MB there, or set "+CacheVariable+" to a folder on another disk",
+				err,
+			)
 		}
 		if err == nil {
 			b.report("downloaded %s %s: %s", p.name, p.version, o.origin)

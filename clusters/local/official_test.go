@@ -88,7 +88,11 @@ func (m *mirror) with(t *testing.T, cache string, digest string) (*Binaries, *by
 		p.SHA256 = map[string]map[string]string{releases[0].Version: {runtime.GOARCH: digest}}
 	}
 	return &Binaries{
-		Source: Auto, Mirror: m.URL, CacheDir: cache, Progress: said, goCommand: fakeGo(t, `printf '#!/bin/sh\necho built\n' > $out; chmod +x $out`),
+		Source:      Auto,
+		Mirror:      m.URL,
+		CacheDir:    cache,
+		Progress:    said,
+		goCommand:   fakeGo(t, `printf '#!/bin/sh\necho built\n' > $out; chmod +x $out`),
 		published:   map[string]publication{"kube-apiserver": p},
 		hostAnswers: &hostAnswers{},
 	}, said
@@ -352,12 +356,24 @@ func TestMirrorFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(folder, "github.com", "etcd-io", "etcd", "releases", "download", "v"+pinned.version, "etcd-v"+pinned.version+"-linux-"+runtime.GOARCH+".tar.gz")
+	file := filepath.Join(
+		folder,
+		"github.com",
+		"etcd-io",
+		"etcd",
+		"releases",
+		"download",
+		"v"+pinned.version,
+		"etcd-v"+pinned.version+"-linux-"+runtime.GOARCH+".tar.gz",
+	)
 	archive := packed(t, o.member, theProgram)
 	if err := WriteFile(file, archive); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(filepath.Join(filepath.Dir(file), "SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum(archive), filepath.Base(file))); err != nil {
+	if err := WriteFile(
+		filepath.Join(filepath.Dir(file), "SHA256SUMS"),
+		fmt.Appendf(nil, "%s  %s\n", sum(archive), filepath.Base(file)),
+	); err != nil {
 		t.Fatal(err)
 	}
 	found, err := b.find(t.Context(), pinned)

@@ -43,9 +43,18 @@ func (r Release) Standing() string {
 		return ""
 	}
 	if pinned, isKnown := pinnedRelease(r.Minor); isKnown {
-		return fmt.Sprintf("Kubernetes %s is not the pinned version of its minor, %s: what is expected of %s holds for it", r.Version, pinned.Version, pinned.Minor)
+		return fmt.Sprintf(
+			"Kubernetes %s is not the pinned version of its minor, %s: what is expected of %s holds for it",
+			r.Version,
+			pinned.Version,
+			pinned.Minor,
+		)
 	}
-	return fmt.Sprintf("Kubernetes %s is newer than all versions that are known here: what is expected of %s and newer holds for it", r.Version, Newest().Minor)
+	return fmt.Sprintf(
+		"Kubernetes %s is newer than all versions that are known here: what is expected of %s and newer holds for it",
+		r.Version,
+		Newest().Minor,
+	)
 }
 
 // Releases returns the pinned releases, newest last.
@@ -97,8 +106,12 @@ func ParseRelease(s string) (Release, error) {
 	r := Release{Minor: fmt.Sprintf("%d.%d", exact.Major(), exact.Minor()), Version: text}
 	if version.MustParseGeneric(r.Minor).LessThan(version.MustParseGeneric(releases[0].Minor)) {
 		return Release{}, &usage.Error{
-			Problem: fmt.Sprintf("Kubernetes %s is older than %s, the oldest version whose behaviour is known here", text, releases[0].Minor),
-			Hint:    "use one of " + knownReleases() + ", or a newer version",
+			Problem: fmt.Sprintf(
+				"Kubernetes %s is older than %s, the oldest version whose behaviour is known here",
+				text,
+				releases[0].Minor,
+			),
+			Hint: "use one of " + knownReleases() + ", or a newer version",
 		}
 	}
 	return r, nil

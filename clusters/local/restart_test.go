@@ -63,7 +63,8 @@ func TestRestartsThatFail(t *testing.T) {
 		if !errors.As(err, &failed) || (len(failed.LogTail) == 0 && failed.PID != 0) {
 			t.Errorf("%s: there is no log in %#v", test.name, err)
 		}
-		if o := c.Options(); c.PIDs().KubeAPIServer != 0 || c.PIDs().Etcd == 0 || c.Port() != port || len(o.KubeAPIServerArgs) > 0 || o.KubeAPIServerPath != "" {
+		if o := c.Options(); c.PIDs().KubeAPIServer != 0 || c.PIDs().Etcd == 0 || c.Port() != port || len(o.KubeAPIServerArgs) > 0 ||
+			o.KubeAPIServerPath != "" {
 			t.Errorf("%s: afterwards %+v, port %d, %+v", test.name, c.PIDs(), c.Port(), o)
 		}
 		wantWhole(t, c)

@@ -53,7 +53,12 @@ func TestSupportIsNotStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	if read.Before(published) {
-		t.Errorf("upstream.yaml was read on %s, and %s was published on %s: read the releases again", SupportRead(), Newest(), published.Format(time.DateOnly))
+		t.Errorf(
+			"upstream.yaml was read on %s, and %s was published on %s: read the releases again",
+			SupportRead(),
+			Newest(),
+			published.Format(time.DateOnly),
+		)
 	}
 }
 

@@ -139,7 +139,15 @@ func TestWhatCannotBeHad(t *testing.T) {
 	t.Cleanup(host.Close)
 	b := &Binaries{CacheDir: t.TempDir(), Mirror: host.URL, hostAnswers: &hostAnswers{}, goCommand: failing}
 	_, err := b.KubeAPIServer(t.Context(), Release{"1.38", "1.38.0-alpha.2"})
-	wantUsageError(t, err, "Kubernetes 1.38.0-alpha.2 cannot be had: it was not downloaded, because ", "404", "; it was not built, because ", "403 Forbidden", "--source")
+	wantUsageError(
+		t,
+		err,
+		"Kubernetes 1.38.0-alpha.2 cannot be had: it was not downloaded, because ",
+		"404",
+		"; it was not built, because ",
+		"403 Forbidden",
+		"--source",
+	)
 	_, err = b.KubeAPIServer(t.Context(), Release{"1.38", "1.38.0-alpha.2.31+0123abc"})
 	wantUsageError(t, err, "builds of CI have no modules")
 }
@@ -166,7 +174,8 @@ func writeCheckout(t *testing.T, minor string) string {
 func TestSourceTree(t *testing.T) {
 	dir := writeCheckout(t, "1.38")
 	tree, err := ReadSourceTree(dir)
-	if err != nil || !regexp.MustCompile(`^1\.38\.0\+source\.[0-9a-f]{12}$`).MatchString(tree.Version) || tree.Commit != "" || len(tree.Files) != 64 {
+	if err != nil || !regexp.MustCompile(`^1\.38\.0\+source\.[0-9a-f]{12}$`).MatchString(tree.Version) || tree.Commit != "" ||
+		len(tree.Files) != 64 {
 		t.Fatalf("%+v, %v", tree, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "new.go"), nil, 0o644); err != nil {

@@ -65,7 +65,10 @@ func TestNames(t *testing.T) {
 			t.Errorf("a cell of %s is called %s (expected %s)", provider, got, want)
 		}
 	}
-	if got, want := Help(func(can clusters.Capabilities) bool { return can.Recorder }), "local (etcd and kube-apiserver as child processes)"; !strings.HasPrefix(got, want) || strings.Contains(got, "existing") {
+	if got, want := Help(
+		func(can clusters.Capabilities) bool { return can.Recorder },
+	), "local (etcd and kube-apiserver as child processes)"; !strings.HasPrefix(got, want) ||
+		strings.Contains(got, "existing") {
 		t.Errorf("%s (expected %s, and no provider without the recorder)", got, want)
 	}
 }
@@ -157,7 +160,12 @@ func isProvidersName(e *ast.SelectorExpr) bool {
 	if !isIdent {
 		return false
 	}
-	constants := map[string][]string{"server": {"Local", "Kind", "Existing"}, "local": {"Name"}, "kind": {"ProviderName"}, "existing": {"Name"}}
+	constants := map[string][]string{
+		"server":   {"Local", "Kind", "Existing"},
+		"local":    {"Name"},
+		"kind":     {"ProviderName"},
+		"existing": {"Name"},
+	}
 	return slices.Contains(constants[in.Name], e.Sel.Name)
 }
 

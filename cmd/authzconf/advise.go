@@ -43,15 +43,40 @@ func newAdvise() *cobra.Command {
 	var flags adviseFlags
 	c := commandWith("advise [AUDIT-LOG...]", flags.run)
 	fl := c.Flags()
-	fl.StringSliceVar(&flags.rbac, "rbac", nil, "the present roles and bindings: files of manifests or folders of them, also as kubectl get -o yaml writes them; without a log, who may impersonate whom by them")
-	fl.StringVar(&flags.kubeconfig, "kubeconfig", "", "the present roles and bindings are those of this cluster, which are only listed; --verify asks it")
+	fl.StringSliceVar(
+		&flags.rbac,
+		"rbac",
+		nil,
+		"the present roles and bindings: files of manifests or folders of them, also as kubectl get -o yaml writes them; without a log, who may impersonate whom by them",
+	)
+	fl.StringVar(
+		&flags.kubeconfig,
+		"kubeconfig",
+		"",
+		"the present roles and bindings are those of this cluster, which are only listed; --verify asks it",
+	)
 	fl.StringVar(&flags.context, "context", "", "the context of --kubeconfig (default: its current one)")
 	fl.StringVar(&flags.profile, "profile", "", "instead of a log, what this product is known to do; list names all")
 	fl.StringVarP(&flags.output, "output", "o", "text", "without a log: text, json or yaml")
-	fl.IntVar(&flags.options.MaxNames, "max-names", 0, "name at most this many objects in a rule; beyond it, the rule is for all objects of the resource (0: name every one)")
+	fl.IntVar(
+		&flags.options.MaxNames,
+		"max-names",
+		0,
+		"name at most this many objects in a rule; beyond it, the rule is for all objects of the resource (0: name every one)",
+	)
 	fl.IntVar(&flags.options.MaxSeen, "max-seen", 0, "keep at most this many different impersonations in memory (default 1000000)")
-	fl.BoolVar(&flags.verify, "verify", false, "try the RBAC on a local control plane; with --kubeconfig, ask that cluster by access reviews alone whether it has it")
-	fl.IntVar(&flags.verifyLimit, "verify-limit", 2000, "with --verify, send at most this many of the impersonations that were seen, chosen by the seed (0: all)")
+	fl.BoolVar(
+		&flags.verify,
+		"verify",
+		false,
+		"try the RBAC on a local control plane; with --kubeconfig, ask that cluster by access reviews alone whether it has it",
+	)
+	fl.IntVar(
+		&flags.verifyLimit,
+		"verify-limit",
+		2000,
+		"with --verify, send at most this many of the impersonations that were seen, chosen by the seed (0: all)",
+	)
 	fl.Uint64Var(&flags.seed, "seed", 1, "seed of that choice")
 	fl.StringVar(&flags.kubernetes, "kubernetes", matrix.Newest(), "with --verify, the version to try on, of "+matrix.Known())
 	programFlags(fl)
@@ -101,7 +126,12 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	return cmp.Or(err, failedIf(len(a.Kept) > 0))
 }
 
-func (f *adviseFlags) try(c *cobra.Command, observations []advice.ObservedImpersonation, refused []advice.Neighbour, manifests []byte) error {
+func (f *adviseFlags) try(
+	c *cobra.Command,
+	observations []advice.ObservedImpersonation,
+	refused []advice.Neighbour,
+	manifests []byte,
+) error {
 	neighbours, gaps := advice.Neighbours(observations)
 	neighbours = append(neighbours, refused...)
 	observations = slices.DeleteFunc(observations, func(s advice.ObservedImpersonation) bool { return s.Mode == "" })
@@ -118,7 +148,12 @@ func (f *adviseFlags) try(c *cobra.Command, observations []advice.ObservedImpers
 	if f.live != nil {
 		result, err = f.live.review(observations, neighbours)
 	} else {
-		o := verification.Options{Manifests: manifests, Seen: observations, Neighbours: neighbours, Progress: func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) }}
+		o := verification.Options{
+			Manifests:  manifests,
+			Seen:       observations,
+			Neighbours: neighbours,
+			Progress:   func(line string) { _, _ = fmt.Fprintln(c.ErrOrStderr(), line) },
+		}
 		if o.Target, err = localCell(c, f.kubernetes, scenarios.GateOn); err != nil {
 			return err
 		}
@@ -172,7 +207,10 @@ func (f *adviseFlags) readFiles(stderr io.Writer) ([]map[string]any, error) {
 		_, _ = fmt.Fprintf(stderr, "left out: %d of kind %s (not RBAC)\n", leftOut[kind], kind)
 	}
 	if !slices.ContainsFunc(objects, func(o map[string]any) bool { return o["roleRef"] != nil }) {
-		return nil, fmt.Errorf("--rbac %s has no bindings (expected manifests, or what kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml writes)", strings.Join(f.rbac, ","))
+		return nil, fmt.Errorf(
+			"--rbac %s has no bindings (expected manifests, or what kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o yaml writes)",
+			strings.Join(f.rbac, ","),
+		)
 	}
 	return advice.Aggregated(oracle.WithBuiltInRoles(objects))
 }
@@ -229,7 +267,12 @@ func (f *adviseFlags) printHolders(c *cobra.Command, present []map[string]any) e
 		return invalid(err)
 	}
 	if i := slices.IndexFunc(dangling, func(d advice.Dangling) bool { return !d.BuiltIn }); i >= 0 && f.kubeconfig == "" {
-		return fmt.Errorf("--rbac %s: %s is bound to %s, which is not in the files: what it gives is not known (expected the file of the role, too)", strings.Join(f.rbac, ","), dangling[i].Binding, dangling[i].Role)
+		return fmt.Errorf(
+			"--rbac %s: %s is bound to %s, which is not in the files: what it gives is not known (expected the file of the role, too)",
+			strings.Join(f.rbac, ","),
+			dangling[i].Binding,
+			dangling[i].Role,
+		)
 	}
 	return nil
 }
@@ -241,7 +284,10 @@ func (l *liveCluster) review(observations []advice.ObservedImpersonation, neighb
 		return nil, err
 	}
 	model, err := oracle.New(oracle.Config{
-		Kubernetes: cmp.Or(facts.Emulated, facts.GitVersion), Binary: facts.GitVersion, Gate: facts.Gate, Chain: []oracle.Authorizer{{Authorize: l.authorize}},
+		Kubernetes: cmp.Or(facts.Emulated, facts.GitVersion),
+		Binary:     facts.GitVersion,
+		Gate:       facts.Gate,
+		Chain:      []oracle.Authorizer{{Authorize: l.authorize}},
 	})
 	if err != nil {
 		return nil, err

@@ -27,7 +27,17 @@ func passOnAnyCluster(t *testing.T, kubeconfig string) {
 	}
 	wanted := seq.Count(set.All(), func(s *scenarios.Scenario) bool { return s.OnAnyCluster() == "" })
 	folder := filepath.Join(t.TempDir(), "report")
-	code, out := authzconf("run", "--provider", "existing", "--kubeconfig", kubeconfig, "--label-filter", "any-cluster", "--report-dir", folder)
+	code, out := authzconf(
+		"run",
+		"--provider",
+		"existing",
+		"--kubeconfig",
+		kubeconfig,
+		"--label-filter",
+		"any-cluster",
+		"--report-dir",
+		folder,
+	)
 	if code != exitPassed {
 		t.Fatalf("code %d: %s", code, out)
 	}
@@ -70,7 +80,10 @@ func TestKindAnyCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := kind.Start(t.Context(), kind.Options{Name: "any-cluster", Image: image, Version: version, Workers: make([]kind.Worker, 1)})
+	cluster, err := kind.Start(
+		t.Context(),
+		kind.Options{Name: "any-cluster", Image: image, Version: version, Workers: make([]kind.Worker, 1)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

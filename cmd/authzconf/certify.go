@@ -201,7 +201,13 @@ func newChallenge() *cobra.Command {
 		if err := os.WriteFile(out, raw, 0o644); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: seed %d, until %s\nthe policy: authzconf certify policy --seed %[2]d\n", out, challenge.Seed, challenge.Ends.Format(time.RFC3339))
+		_, err = fmt.Fprintf(
+			c.OutOrStdout(),
+			"%s: seed %d, until %s\nthe policy: authzconf certify policy --seed %[2]d\n",
+			out,
+			challenge.Seed,
+			challenge.Ends.Format(time.RFC3339),
+		)
 		return err
 	})
 	c.Flags().StringVar(&key, "key", "", "the certifier's private key")

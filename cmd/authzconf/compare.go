@@ -44,7 +44,8 @@ func newLoadCompare() *cobra.Command {
 	})
 	c.Args = cobra.ExactArgs(2)
 	c.Flags().StringVarP(&output, "output", "o", output, "text, json or yaml")
-	c.Flags().StringToStringVar(&pairs, "variants", nil, "variants that belong together though they have other names, BEFORE=AFTER (such as legacy-node=associated-node)")
+	c.Flags().
+		StringToStringVar(&pairs, "variants", nil, "variants that belong together though they have other names, BEFORE=AFTER (such as legacy-node=associated-node)")
 	return c
 }
 
@@ -55,7 +56,12 @@ func openStorm(dir string) (*compare.Storm, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	if len(s.Differences) > 0 {
-		return nil, fmt.Errorf("%s does not follow from its evidence, and is not compared: %s (authzconf verify %s says more)", dir, s.Differences[0], dir)
+		return nil, fmt.Errorf(
+			"%s does not follow from its evidence, and is not compared: %s (authzconf verify %s says more)",
+			dir,
+			s.Differences[0],
+			dir,
+		)
 	}
 	return &compare.Storm{Run: s.Run, Result: s.Result}, nil
 }

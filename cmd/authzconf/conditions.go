@@ -9,6 +9,11 @@ import (
 
 func newConditions() *cobra.Command {
 	c := plainCommand("conditions", (*cobra.Command).Help)
-	c.AddCommand(productCommand(conditions.Run), productCommand(certification.Product), newConditionsPolicy(), newConditionsServeReference())
+	c.AddCommand(
+		productCommand(conditions.Run),
+		productCommand(certification.Product),
+		newConditionsPolicy(),
+		newConditionsServeReference(),
+	)
 	return c
 }

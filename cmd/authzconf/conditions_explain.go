@@ -21,9 +21,12 @@ type conditionalQuestion struct {
 }
 
 func (q *conditionalQuestion) register(c *cobra.Command) {
-	c.Flags().BoolVar(&q.isMeant, "conditional", false, "explain a question of conditions certify: VECTOR#STEP. Without --authorizer-kubeconfig the reference is asked")
-	c.Flags().StringVar(&q.wire, "wire", certification.Auto, "the revision of KEP-5681's wire, with --conditional: "+wire.Names()+", or auto, which asks the webhook, and the reference in the newest")
-	c.Flags().StringVar(&q.context, "conditions-context", reference.ConditionsContext, "the kubeconfig's context for AuthorizationConditionsReview, with --conditional")
+	c.Flags().
+		BoolVar(&q.isMeant, "conditional", false, "explain a question of conditions certify: VECTOR#STEP. Without --authorizer-kubeconfig the reference is asked")
+	c.Flags().
+		StringVar(&q.wire, "wire", certification.Auto, "the revision of KEP-5681's wire, with --conditional: "+wire.Names()+", or auto, which asks the webhook, and the reference in the newest")
+	c.Flags().
+		StringVar(&q.context, "conditions-context", reference.ConditionsContext, "the kubeconfig's context for AuthorizationConditionsReview, with --conditional")
 }
 
 // explain shows a question with its policies, the request, and the answer.
@@ -71,7 +74,12 @@ func (q *conditionalQuestion) revision(c *cobra.Command, plan *certification.Pla
 	}
 	w, unknown, err := plan.DetectWire(c.Context(), ends)
 	if err == nil && unknown != "" {
-		_, _ = fmt.Fprintf(c.ErrOrStderr(), "asked in revision %s of the wire: which one the webhook speaks is not known (%s)\n", w.Name, unknown)
+		_, _ = fmt.Fprintf(
+			c.ErrOrStderr(),
+			"asked in revision %s of the wire: which one the webhook speaks is not known (%s)\n",
+			w.Name,
+			unknown,
+		)
 	}
 	return w, err
 }

@@ -42,7 +42,8 @@ func newConditionsServeReference() *cobra.Command {
 		})
 	})
 	c.Flags().StringVar(&path, "kubeconfig", "", "file to write, readable by its owner only")
-	c.Flags().StringVar(&policies, "policy", "", "file with the policies, in JSON as conditions policy prints them or in YAML, which is followed")
+	c.Flags().
+		StringVar(&policies, "policy", "", "file with the policies, in JSON as conditions policy prints them or in YAML, which is followed")
 	c.Flags().StringVar(&revision, "wire", wire.Newest().Name, "the revision of the wire that it speaks: "+wire.Names())
 	return c
 }

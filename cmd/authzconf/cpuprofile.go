@@ -22,7 +22,10 @@ func startCPUProfile() (stop func(), err error) {
 		err = pprof.StartCPUProfile(file)
 	}
 	if err != nil {
-		return nil, &usage.Error{Problem: fmt.Sprintf("no CPU profile can be written: %v", err), Hint: cpuProfileVariable + " is the name of a file in a folder that is there"}
+		return nil, &usage.Error{
+			Problem: fmt.Sprintf("no CPU profile can be written: %v", err),
+			Hint:    cpuProfileVariable + " is the name of a file in a folder that is there",
+		}
 	}
 	return func() {
 		pprof.StopCPUProfile()

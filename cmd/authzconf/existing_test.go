@@ -94,7 +94,10 @@ func TestExistingAdvise(t *testing.T) {
 	}
 	plane, client, log := foreign(t)
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt", Namespace: "default"}}
-	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), kept, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.CoreV1().
+		ConfigMaps("default").
+		Create(t.Context(), kept, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	// It takes a moment until a grant is in force.
@@ -110,8 +113,11 @@ func TestExistingAdvise(t *testing.T) {
 		}
 		t.Errorf("without %q:\n%s", texts, out)
 	}
-	eventually(exitFailed, "nothing was sent, nothing was created): 2 of 2 that were seen, 0 allowed, 2 by nothing instead; ",
-		`bot as alice: list pods in default was seen, and is allowed by nothing, not by user-info, which lacks impersonate-on:user-info:list pods; impersonate:user-info users alice; impersonate:user-info groups dev`)
+	eventually(
+		exitFailed,
+		"nothing was sent, nothing was created): 2 of 2 that were seen, 0 allowed, 2 by nothing instead; ",
+		`bot as alice: list pods in default was seen, and is allowed by nothing, not by user-info, which lacks impersonate-on:user-info:list pods; impersonate:user-info users alice; impersonate:user-info groups dev`,
+	)
 	var printed, errs bytes.Buffer
 	code := run([]string{"advise", log}, &printed, &errs)
 	objects, err := scenarios.Manifests("printed.yaml", printed.Bytes())
@@ -191,7 +197,15 @@ func auditLog(t *testing.T) string {
 
 // lacking runs a command as users who have all permissions except one. The error has to name that one, and nothing may
 // be created. For a user who has all of them the command ends with the given code.
-func lacking(t *testing.T, kubeconfig string, client kubernetes.Interface, name string, needs []existing.Need, args []string, complete int) {
+func lacking(
+	t *testing.T,
+	kubeconfig string,
+	client kubernetes.Interface,
+	name string,
+	needs []existing.Need,
+	args []string,
+	complete int,
+) {
 	t.Helper()
 	admin, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
@@ -200,12 +214,18 @@ func lacking(t *testing.T, kubeconfig string, client kubernetes.Interface, name 
 	for i := range len(needs) + 1 {
 		who, has, want := fmt.Sprintf("%s-%d", name, i), slices.Clone(needs), ""
 		if i < len(needs) {
-			has, want = slices.Delete(has, i, i+1), "the user of the kubeconfig lacks permissions: "+needs[i].String()+"; nothing was created"
+			has, want = slices.Delete(
+				has,
+				i,
+				i+1,
+			), "the user of the kubeconfig lacks permissions: "+needs[i].String()+"; nothing was created"
 		}
 		grant(t, client, who, "system:serviceaccount:default:"+who, has)
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: who}}
 		_, err1 := client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{})
-		token, err2 := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), who, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		token, err2 := client.CoreV1().
+			ServiceAccounts("default").
+			CreateToken(t.Context(), who, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +256,9 @@ func grant(t *testing.T, client kubernetes.Interface, name, user string, needs [
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, n := range needs {
-		role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{n.Verb}, APIGroups: []string{n.Group}, Resources: []string{n.Resource}})
+		role.Rules = append(role.Rules,
+			rbacv1.PolicyRule{Verbs: []string{n.Verb}, APIGroups: []string{n.Group}, Resources: []string{n.Resource}},
+		)
 	}
 	_, err1 := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
 	_, err2 := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{

@@ -115,7 +115,13 @@ func (f *explainFlags) scenario(c *cobra.Command, id string) error {
 	if err != nil {
 		return err
 	}
-	facts := scenarios.Facts{Kubernetes: config.Kubernetes, Binary: config.Kubernetes, Gate: config.Gate, Chain: s.Requires.Chain, Capabilities: scenarios.AllCapabilities()}
+	facts := scenarios.Facts{
+		Kubernetes:   config.Kubernetes,
+		Binary:       config.Kubernetes,
+		Gate:         config.Gate,
+		Chain:        s.Requires.Chain,
+		Capabilities: scenarios.AllCapabilities(),
+	}
 	if facts.Gate == scenarios.GateDefault {
 		if facts.Gate = s.Requires.Gate; facts.Gate == scenarios.GateAny {
 			facts.Gate = scenarios.GateOn
@@ -162,7 +168,12 @@ func (f *explainFlags) register(c *cobra.Command) {
 	fl.StringArrayVar(&f.as.Groups, "as-group", nil, "a group to impersonate")
 	fl.StringVar(&f.as.UID, "as-uid", "", "the UID to impersonate")
 	fl.StringArrayVar(&f.asExtra, "as-user-extra", nil, "KEY=VALUE of extra to impersonate")
-	fl.StringVar(&f.requested.Verb, "verb", "", "get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method")
+	fl.StringVar(
+		&f.requested.Verb,
+		"verb",
+		"",
+		"get, list, watch, create, update, patch, delete, deletecollection; with --path an HTTP method",
+	)
 	fl.StringVar(&f.resource, "resource", "", "RESOURCE[.GROUP][/SUBRESOURCE], such as pods/exec or deployments.apps")
 	fl.StringVar(&f.requested.Namespace, "namespace", "", "the namespace of the request (default: cluster-wide)")
 	fl.StringVar(&f.requested.Name, "name", "", "the object's name")
@@ -335,7 +346,9 @@ func (l *liveCluster) authorize(spec authorizationv1.SubjectAccessReviewSpec) or
 	if ok || failed {
 		return cmp.Or(a, none)
 	}
-	r, err := l.client.AuthorizationV1().SubjectAccessReviews().Create(l.ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	r, err := l.client.AuthorizationV1().
+		SubjectAccessReviews().
+		Create(l.ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {

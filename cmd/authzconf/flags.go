@@ -37,7 +37,12 @@ func (f *selectionFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.focus, "focus", "", "only scenarios whose ID matches this regular expression")
 	fl.StringVar(&f.skip, "skip", "", "leave out scenarios whose ID matches this regular expression")
 	fl.StringSliceVar(&f.levels, "level", nil, "only these levels: core, extended, divergence")
-	fl.StringVar(&f.labels, "label-filter", "", "only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+server.GateName+", slow, serial, any-cluster")
+	fl.StringVar(
+		&f.labels,
+		"label-filter",
+		"",
+		"only scenarios whose labels match this expression of Ginkgo's, such as 'core && !slow': sig-auth, a level, FeatureGate:"+server.GateName+", slow, serial, any-cluster",
+	)
 }
 
 // load reads the scenarios. Bad ones are all reported at once.
@@ -101,8 +106,16 @@ func pattern(flag, text string) (*regexp.Regexp, error) {
 }
 
 func programFlags(fl *pflag.FlagSet) {
-	fl.String("binaries", "", "where programs come from that neither TEST_ASSET_* nor the cache has: official (as they are published), build (from pinned modules) or auto, official if that can be had (default $"+local.SourceVariable+" or auto)")
-	fl.String("binaries-mirror", "", "URL (http, https or file) below which dl.k8s.io/... and github.com/... are mirrored (default $"+local.MirrorVariable+")")
+	fl.String(
+		"binaries",
+		"",
+		"where programs come from that neither TEST_ASSET_* nor the cache has: official (as they are published), build (from pinned modules) or auto, official if that can be had (default $"+local.SourceVariable+" or auto)",
+	)
+	fl.String(
+		"binaries-mirror",
+		"",
+		"URL (http, https or file) below which dl.k8s.io/... and github.com/... are mirrored (default $"+local.MirrorVariable+")",
+	)
 }
 
 func binaries(c *cobra.Command) *local.Binaries {

@@ -62,7 +62,10 @@ func writeFlakes(c *cobra.Command, form string, w history.Window, flakes history
 		Gap    string `json:"-"`
 		MaxGap string `json:"-"`
 	}{
-		flakes, history.FormatPeriod(w.Since), history.FormatPeriod(time.Duration(flakes.LongestGap) * time.Second), history.FormatPeriod(w.MaxGap),
+		flakes,
+		history.FormatPeriod(w.Since),
+		history.FormatPeriod(time.Duration(flakes.LongestGap) * time.Second),
+		history.FormatPeriod(w.MaxGap),
 	})
 	if err != nil {
 		return invalid(err)

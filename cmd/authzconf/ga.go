@@ -35,7 +35,8 @@ func newReportGA() *cobra.Command {
 		_, err = fmt.Fprint(c.OutOrStdout(), text)
 		return err
 	})
-	c.Flags().StringVar(&scenarios, "scenarios", "", "folder of the scenario files that the reports are judged by, in place of the built-in ones")
+	c.Flags().
+		StringVar(&scenarios, "scenarios", "", "folder of the scenario files that the reports are judged by, in place of the built-in ones")
 	return c
 }
 
@@ -86,8 +87,10 @@ func readStorm(dir string) (ga.Source, error) {
 	}
 	for _, v := range result.Variants {
 		if use, known := v.Usage[loadrun.APIServer]; known {
-			s.Loads = append(s.Loads, fmt.Sprintf("%s: the API server took %.2f ms of processor time per request, and %d MiB of memory at most",
-				v.Name, use.PerRequest, use.RSS>>20))
+			s.Loads = append(s.Loads,
+				fmt.Sprintf("%s: the API server took %.2f ms of processor time per request, and %d MiB of memory at most",
+					v.Name, use.PerRequest, use.RSS>>20),
+			)
 		}
 	}
 	switch {

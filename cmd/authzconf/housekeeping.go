@@ -86,7 +86,11 @@ func listVersions(c *cobra.Command) error {
 	if err := renderTable(c.OutOrStdout(), "versions", local.Supports(), 0); err != nil {
 		return invalid(err)
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "What Kubernetes supports was read on %s. Any other version can be run by its exact name.\n", local.SupportRead())
+	_, err := fmt.Fprintf(
+		c.OutOrStdout(),
+		"What Kubernetes supports was read on %s. Any other version can be run by its exact name.\n",
+		local.SupportRead(),
+	)
 	return invalid(err)
 }
 
@@ -126,7 +130,11 @@ func newUp() *cobra.Command {
 func up(c *cobra.Command, cells []server.Options, port int, auditLog string) error {
 	switch {
 	case !cells[0].Capabilities().Processes:
-		return fmt.Errorf("up starts control planes of the provider %s; run --provider %s --keep leaves a cluster", server.Local, cells[0].Cell.Provider)
+		return fmt.Errorf(
+			"up starts control planes of the provider %s; run --provider %s --keep leaves a cluster",
+			server.Local,
+			cells[0].Cell.Provider,
+		)
 	case len(cells) != 1:
 		return fmt.Errorf("up starts one control plane, but --kubernetes and --gate name %d", len(cells))
 	}

@@ -12,11 +12,27 @@ import (
 
 func TestIssue(t *testing.T) {
 	official := reports.Program{Name: reports.KubeAPIServer, Version: "1.37.1", Origin: "official release, digest pinned", SHA256: "aa"}
-	tree := reports.Program{Name: reports.KubeAPIServer, Version: "1.38.0+source.0", Origin: "built from a source tree", Source: "commit 0123", SHA256: "bb"}
+	tree := reports.Program{
+		Name:    reports.KubeAPIServer,
+		Version: "1.38.0+source.0",
+		Origin:  "built from a source tree",
+		Source:  "commit 0123",
+		SHA256:  "bb",
+	}
 	d := &conformance.BehaviourDiff{
 		Compared: 7,
-		From:     conformance.SideFacts{GitVersion: "v1.37.1", Kubernetes: "1.37.1", Gate: scenarios.GateOn, Programs: []reports.Program{official}},
-		To:       conformance.SideFacts{GitVersion: "v1.38.0+source.0", Kubernetes: "1.38.0+source.0", Gate: scenarios.GateOn, Programs: []reports.Program{tree}},
+		From: conformance.SideFacts{
+			GitVersion: "v1.37.1",
+			Kubernetes: "1.37.1",
+			Gate:       scenarios.GateOn,
+			Programs:   []reports.Program{official},
+		},
+		To: conformance.SideFacts{
+			GitVersion: "v1.38.0+source.0",
+			Kubernetes: "1.38.0+source.0",
+			Gate:       scenarios.GateOn,
+			Programs:   []reports.Program{tree},
+		},
 		Changed: []conformance.ScenarioDiff{
 			{Scenario: "kep/a", A: verdicts.Passed, B: verdicts.Failed, Description: "What *a* shows.", Lines: []string{"  same", "- before", "+ after"}},
 			{Scenario: "kep/b", A: verdicts.Passed, B: verdicts.Passed, IsChance: true, Lines: []string{"- one", "+ other"}},
@@ -43,7 +59,10 @@ func TestIssue(t *testing.T) {
 		t.Errorf("what is left to chance is news:\n%s", text)
 	}
 	d.Changed = nil
-	if text, _ := describeIssue(d); !strings.HasPrefix(text, "# kube-apiserver v1.38.0+source.0 does everything as v1.37.1 does\n") || strings.Contains(text, "What changed") {
+	if text, _ := describeIssue(
+		d,
+	); !strings.HasPrefix(text, "# kube-apiserver v1.38.0+source.0 does everything as v1.37.1 does\n") ||
+		strings.Contains(text, "What changed") {
 		t.Errorf("nothing changed:\n%s", text)
 	}
 	d.Compared = 0

@@ -16,7 +16,13 @@ import (
 
 func newLoad() *cobra.Command {
 	c := productCommand(loadgen.Product)
-	c.AddCommand(newLoadPredict(), newLoadCompare(), newLoadProfiles(), newLoadPart(loadgen.ShardCommand, shard.Run), newLoadPart(loadgen.RecorderCommand, storm.ServeRecorder))
+	c.AddCommand(
+		newLoadPredict(),
+		newLoadCompare(),
+		newLoadProfiles(),
+		newLoadPart(loadgen.ShardCommand, shard.Run),
+		newLoadPart(loadgen.RecorderCommand, storm.ServeRecorder),
+	)
 	return c
 }
 

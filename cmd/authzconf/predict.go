@@ -51,8 +51,18 @@ func (f *predictFlags) register(fl *pflag.FlagSet) {
 	fl.IntVar(&w.Nodes, "nodes", 0, "how many nodes there are, each with an agent of every DaemonSet")
 	fl.IntVar(&w.DaemonSets, "daemonsets", 0, "how many DaemonSets impersonate the node that they are on, or another one (default 1)")
 	fl.DurationVar((*time.Duration)(&w.Every), "every", time.Duration(w.Every), "how often each agent or user asks")
-	fl.StringVar((*string)(&w.Mode), "mode", "", "the mode that serves it once it is constrained: associated-node, arbitrary-node, serviceaccount, user-info, or legacy, for what stays (default associated-node; with --users user-info)")
-	fl.StringVar((*string)(&w.ServiceAccounts), "service-accounts", string(w.ServiceAccounts), "which pods have one together: shared (those of a DaemonSet, or of a deputy) or perAgent")
+	fl.StringVar(
+		(*string)(&w.Mode),
+		"mode",
+		"",
+		"the mode that serves it once it is constrained: associated-node, arbitrary-node, serviceaccount, user-info, or legacy, for what stays (default associated-node; with --users user-info)",
+	)
+	fl.StringVar(
+		(*string)(&w.ServiceAccounts),
+		"service-accounts",
+		string(w.ServiceAccounts),
+		"which pods have one together: shared (those of a DaemonSet, or of a deputy) or perAgent",
+	)
 	fl.BoolVar(&w.NameAlone, "name-alone", false, "agents impersonate a node by its name alone today, without the group system:nodes")
 	fl.IntVar(&w.Requests, "requests", w.Requests, "how many different requests each agent or user sends in turn")
 	fl.IntVar(&w.Users, "users", 0, "how many users a deputy acts for, such as a dashboard, instead of nodes")
@@ -60,20 +70,50 @@ func (f *predictFlags) register(fl *pflag.FlagSet) {
 	fl.IntVar(&w.Extras, "extras", 0, "how many values of extra each of them has")
 	fl.IntVar(&w.Deputies, "deputies", 0, "how many pods the deputy has (default 1)")
 	fl.IntVar(&p.APIServers, "api-servers", p.APIServers, "how many API servers there are, each with what it remembers itself")
-	fl.StringVar((*string)(&a.Chain), "authorizer", string(a.Chain), "the chain: webhook (before Node and RBAC), webhook-last, rbac (alone), none (everything is allowed)")
-	fl.StringVar((*string)(&a.Answers), "webhook-answers", string(a.Answers), "what the webhook answers to what is allowed in the end: no-opinion (RBAC has the permissions) or allow")
+	fl.StringVar(
+		(*string)(&a.Chain),
+		"authorizer",
+		string(a.Chain),
+		"the chain: webhook (before Node and RBAC), webhook-last, rbac (alone), none (everything is allowed)",
+	)
+	fl.StringVar(
+		(*string)(&a.Answers),
+		"webhook-answers",
+		string(a.Answers),
+		"what the webhook answers to what is allowed in the end: no-opinion (RBAC has the permissions) or allow",
+	)
 	fl.BoolVar(&a.Cache, "webhook-cache", a.Cache, "the API server remembers what the webhook answers")
-	fl.DurationVar((*time.Duration)(&a.Allowed), "webhook-allowed-ttl", time.Duration(a.Allowed), "how long it remembers that something is allowed")
+	fl.DurationVar(
+		(*time.Duration)(&a.Allowed),
+		"webhook-allowed-ttl",
+		time.Duration(a.Allowed),
+		"how long it remembers that something is allowed",
+	)
 	fl.DurationVar((*time.Duration)(&a.Denied), "webhook-denied-ttl", time.Duration(a.Denied), "how long it remembers every other answer")
 	fl.IntVar(&a.Size, "webhook-cache-size", a.Size, "how many answers it remembers")
 	fl.DurationVar((*time.Duration)(&a.Takes), "check-takes", time.Duration(a.Takes), "how long one check takes")
-	fl.DurationVar((*time.Duration)(&p.Memory), "impersonation-ttl", time.Duration(p.Memory), "how long a success of a constrained mode is remembered")
+	fl.DurationVar(
+		(*time.Duration)(&p.Memory),
+		"impersonation-ttl",
+		time.Duration(p.Memory),
+		"how long a success of a constrained mode is remembered",
+	)
 	fl.IntVar(&p.Modes, "impersonation-modes", p.Modes, "of how many requestors the last mode is remembered")
-	fl.DurationVar((*time.Duration)(&p.Within), "within", time.Duration(p.Within), "how long it takes until all have come back after a restart, or have started in a rollout")
+	fl.DurationVar(
+		(*time.Duration)(&p.Within),
+		"within",
+		time.Duration(p.Within),
+		"how long it takes until all have come back after a restart, or have started in a rollout",
+	)
 	fl.StringVar((*string)(&p.Gate), "gate", "", "on or off alone (default both, as clusters move)")
 	fl.StringVar((*string)(&p.RBAC), "rbac", "", "legacy (as it is), constrained (as it will be) or none alone (default as clusters move)")
 	fl.StringVarP(&f.file, "file", "f", "", "a YAML file with the cluster and its workloads; flags about the cluster come before it")
-	fl.StringSliceVar(&f.auditLogs, "audit-log", nil, "files or folders of audit logs: what their requests cost, and would cost with the gate on")
+	fl.StringSliceVar(
+		&f.auditLogs,
+		"audit-log",
+		nil,
+		"files or folders of audit logs: what their requests cost, and would cost with the gate on",
+	)
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json, yaml, or svg: a plot of the checks after a restart")
 }
 
@@ -168,7 +208,15 @@ func (f *predictFlags) predictLog(c *cobra.Command) error {
 	if f.output == "svg" {
 		return errors.New("--output svg is about a plan: an audit log has text, json and yaml")
 	}
-	f.plan.Workloads = []predict.Workload{{Name: "log", Nodes: 1, DaemonSets: 1, Requests: 1, ServiceAccounts: f.workload.ServiceAccounts, Every: f.workload.Every, Mode: "legacy"}}
+	f.plan.Workloads = []predict.Workload{{
+		Name:            "log",
+		Nodes:           1,
+		DaemonSets:      1,
+		Requests:        1,
+		ServiceAccounts: f.workload.ServiceAccounts,
+		Every:           f.workload.Every,
+		Mode:            "legacy",
+	}}
 	if err := f.plan.Check(func(path string) string { return "--" + flagOfPath[path] }); err != nil {
 		return err
 	}

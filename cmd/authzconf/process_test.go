@@ -142,7 +142,9 @@ func end(ts *testscript.TestScript, neg bool, args []string) {
 	w, b := worldOf(ts), find(ts, args[0])
 	w.servers = append(w.servers, servers(w.state)...)
 	if args[1] != "-" {
-		ts.Check(b.cmd.Process.Signal(map[string]os.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[1]]))
+		ts.Check(
+			b.cmd.Process.Signal(map[string]os.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[1]]),
+		)
 	}
 	begin := time.Now()
 	select {

@@ -55,7 +55,8 @@ func newReportDiff() *cobra.Command {
 		return failedIf(len(d.Changed) > 0)
 	})
 	c.Flags().BoolVar(&whole, "whole", false, "also print the lines that are the same")
-	c.Flags().BoolVar(&issue, "issue", false, "print the text of an issue, in Markdown: what changed, in which scenarios, and how to see it again")
+	c.Flags().
+		BoolVar(&issue, "issue", false, "print the text of an issue, in Markdown: what changed, in which scenarios, and how to see it again")
 	c.MarkFlagsMutuallyExclusive("whole", "issue")
 	return c
 }

@@ -96,7 +96,9 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 	}{finding, tries, out, f.matrix.Kubernetes[0]}); err != nil {
 		return invalid(err)
 	}
-	return exitWith(map[findings.Occurrence]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out])
+	return exitWith(
+		map[findings.Occurrence]int{findings.Happens: exitPassed, findings.Gone: exitFailed, findings.Unclear: exitInvalid}[out],
+	)
 }
 
 // concludeTries returns what all tries show together. One is enough to show that the finding still happens, and all are
@@ -231,8 +233,13 @@ func (f *reproduceFlags) tryPath(c *cobra.Command, finding *findings.Finding) ([
 	if err != nil {
 		return nil, err
 	}
-	t := reproduced{Cell: version, Scenario: finding.Path, Seen: findings.Unclear, Why: "it was not seen in " + reports.Plural(len(p.Stages)-1, "restart") +
-		", which proves nothing: it depends on which permissions are read first"}
+	t := reproduced{
+		Cell:     version,
+		Scenario: finding.Path,
+		Seen:     findings.Unclear,
+		Why: "it was not seen in " + reports.Plural(len(p.Stages)-1, "restart") +
+			", which proves nothing: it depends on which permissions are read first",
+	}
 	switch result.Report.Outcome.ExitCode {
 	case exitFailed:
 		t.Seen, t.Why = findings.Happens, ""
@@ -253,8 +260,14 @@ func (f *reproduceFlags) tryMemory(c *cobra.Command, _ *findings.Finding) ([]rep
 		return nil, invalid(err)
 	}
 	t := reproduced{Cell: release.Minor, Scenario: "heap", Seen: findings.Unclear}
-	t.Why = fmt.Sprintf("%s with %d KiB of headers in all made the heap grow by %d KiB; %d %% of it was held when all must be forgotten, %d %% after one more",
-		reports.Plural(m.Entries, "impersonation"), m.Sent>>10, m.Growth()>>10, m.Held(), m.Rest())
+	t.Why = fmt.Sprintf(
+		"%s with %d KiB of headers in all made the heap grow by %d KiB; %d %% of it was held when all must be forgotten, %d %% after one more",
+		reports.Plural(m.Entries, "impersonation"),
+		m.Sent>>10,
+		m.Growth()>>10,
+		m.Held(),
+		m.Rest(),
+	)
 	switch {
 	case m.IsUnbounded() && m.IsHeld():
 		t.Seen = findings.Happens

@@ -60,7 +60,10 @@ func TestReproduced(t *testing.T) {
 				}
 				file.Seen[f.ID][release.Minor], file.Servers[release.Minor] = string(got), release.Version
 			})
-			if raw, err := yaml.Marshal(file); err != nil || *update && os.WriteFile(triedFile, append([]byte(triedHead), raw...), 0o644) != nil {
+			if raw, err := yaml.Marshal(
+				file,
+			); err != nil ||
+				*update && os.WriteFile(triedFile, append([]byte(triedHead), raw...), 0o644) != nil {
 				t.Fatalf("%s cannot be written (%v)", triedFile, err)
 			}
 		}

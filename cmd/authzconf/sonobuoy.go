@@ -35,7 +35,8 @@ func newSonobuoy() *cobra.Command {
 		}
 		return exitWith(code)
 	})
-	c.Flags().StringVar(&results, "results", "/tmp/sonobuoy/results", "folder for the report, for a tar of it and, at the end in any case, for a done file")
+	c.Flags().
+		StringVar(&results, "results", "/tmp/sonobuoy/results", "folder for the report, for a tar of it and, at the end in any case, for a done file")
 	c.Flags().SetInterspersed(false)
 	return c
 }
@@ -47,7 +48,11 @@ func handOver(results, folder string, code int) error {
 		if err != nil {
 			return err
 		}
-		failure := fmt.Appendf(nil, `<testsuites><testsuite name="authzconf" tests="1" errors="1"><testcase name="report"><error>%s</error></testcase></testsuite></testsuites>`, text)
+		failure := fmt.Appendf(
+			nil,
+			`<testsuites><testsuite name="authzconf" tests="1" errors="1"><testcase name="report"><error>%s</error></testcase></testsuite></testsuites>`,
+			text,
+		)
 		if err := os.WriteFile(filepath.Join(folder, reports.JUnitFile), failure, 0o644); err != nil {
 			return err
 		}

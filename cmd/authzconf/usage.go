@@ -209,7 +209,11 @@ func usageError(c *cobra.Command, problem, hint string) error {
 // because it belongs to somebody and may be readable by all.
 func checkNewFile(c *cobra.Command, flag, path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return usageError(c, fmt.Sprintf("--%s %s is there already", flag, path), "name a new file, or remove that one if an earlier run has left it")
+		return usageError(
+			c,
+			fmt.Sprintf("--%s %s is there already", flag, path),
+			"name a new file, or remove that one if an earlier run has left it",
+		)
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}

@@ -91,8 +91,15 @@ func verifyReport(c *cobra.Command, dir, scenarios string, keys []*record.Key, c
 	if all := slices.Concat(v.Differences, wrong); len(all) > 0 {
 		return differs(c, all, what)
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%soutcome: %s\nverified: %s recomputed from the evidence, all the same\nsignature: %s\nmade: %s\n",
-		describePrograms(v.Report), v.Report.Outcome.Result, reports.Plural(v.Cases, "verdict"), signer, maker)
+	_, err = fmt.Fprintf(
+		c.OutOrStdout(),
+		"%soutcome: %s\nverified: %s recomputed from the evidence, all the same\nsignature: %s\nmade: %s\n",
+		describePrograms(v.Report),
+		v.Report.Outcome.Result,
+		reports.Plural(v.Cases, "verdict"),
+		signer,
+		maker,
+	)
 	return err
 }
 
@@ -120,7 +127,12 @@ const selfDeclared = "self-declared"
 
 // attest returns who made the report, as far as it shows that. Reports of some products can answer a challenge.
 // challenge names the file of the challenge that the report has to answer, if there is one. Each difference is a line.
-func attest(v *product.Verification, keys []*record.Key, challenge string, signature []byte) (line string, differences []string, err error) {
+func attest(
+	v *product.Verification,
+	keys []*record.Key,
+	challenge string,
+	signature []byte,
+) (line string, differences []string, err error) {
 	attester, canAttest := v.Plan.(product.Attester)
 	if !canAttest && challenge != "" && v.Plan != nil {
 		return "", nil, fmt.Errorf("--challenge has no effect on a report of %s: it answers none", v.Report.Product)

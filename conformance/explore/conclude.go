@@ -69,7 +69,10 @@ func (p *plan) tallyCell(c *cell, view record.View) (sum tally, err error) {
 // describe adds what a reader should know of a cell, and returns what broke.
 func (c *cell) describe(g *reports.Group, totals tally, view record.View) (problems []string, err error) {
 	g.Cell = &c.options.Cell
-	g.Facts = append(g.Facts, reports.Fact{Name: "explored", Value: totals.line()}, reports.Fact{Name: "control planes", Value: fmt.Sprint(len(c.sequences))})
+	g.Facts = append(g.Facts,
+		reports.Fact{Name: "explored", Value: totals.line()},
+		reports.Fact{Name: "control planes", Value: fmt.Sprint(len(c.sequences))},
+	)
 	for _, s := range c.sequences {
 		if !view.Has(s.key()) {
 			continue

@@ -37,18 +37,30 @@ func (j *batchJudge) confirm(ctx context.Context, p *preparedCase) error {
 		}
 		if !isPassed(p.result) {
 			j.out.NotConfirmed++
-			j.out.unconfirmed = append(j.out.unconfirmed, fmt.Sprintf("case %d differed once, and not when it was run again: %s", p.number, p.result.Reason))
+			j.out.unconfirmed = append(j.out.unconfirmed,
+				fmt.Sprintf("case %d differed once, and not when it was run again: %s", p.number, p.result.Reason),
+			)
 			j.say("case %d differed once, and not when it was run again: %s", p.number, p.result.Reason)
 		}
 		return nil
 	}
 	j.say("case %d: %s", p.number, repeated.Reason)
-	j.say("looking for a smaller case that shows it: at most %d runs or %s; Ctrl-C ends the search and keeps the case", shrinkLimit, shrinkTime)
+	j.say(
+		"looking for a smaller case that shows it: at most %d runs or %s; Ctrl-C ends the search and keeps the case",
+		shrinkLimit,
+		shrinkTime,
+	)
 	small, result, err := j.shrink(ctx, p, repeated)
 	if err != nil {
 		return err
 	}
-	d := disagreement{number: p.number, choice: p.choice.String(), reason: result.Reason, differences: result.Differences, file: j.scenarioFile(p)}
+	d := disagreement{
+		number:      p.number,
+		choice:      p.choice.String(),
+		reason:      result.Reason,
+		differences: result.Differences,
+		file:        j.scenarioFile(p),
+	}
 	if d.scenario, err = j.print(small, p, result); err != nil {
 		return err
 	}
@@ -80,7 +92,14 @@ func (j *batchJudge) keepOnce(p *preparedCase) (err error) {
 	if j.differAgain > 0 {
 		r.Reason += fmt.Sprintf("; when all cases were sent side by side again, under other names, %d differed", j.differAgain)
 	}
-	d := disagreement{number: p.number, choice: p.choice.String(), reason: r.Reason, differences: r.Differences, file: j.scenarioFile(p), once: true}
+	d := disagreement{
+		number:      p.number,
+		choice:      p.choice.String(),
+		reason:      r.Reason,
+		differences: r.Differences,
+		file:        j.scenarioFile(p),
+		once:        true,
+	}
 	if d.scenario, err = j.print(p.scenario, p, r); err != nil {
 		return err
 	}
@@ -100,7 +119,11 @@ func (j *batchJudge) scenarioFile(p *preparedCase) string {
 }
 
 // shrink makes a case smaller while it differs, and returns the result of the smallest.
-func (j *batchJudge) shrink(ctx context.Context, p *preparedCase, r verdicts.Result) (_ *scenarios.Scenario, _ verdicts.Result, broken error) {
+func (j *batchJudge) shrink(
+	ctx context.Context,
+	p *preparedCase,
+	r verdicts.Result,
+) (_ *scenarios.Scenario, _ verdicts.Result, broken error) {
 	search := j.beginSearch(ctx)
 	small := cases.Shrink(p.scenario, shrinkLimit, func(s *scenarios.Scenario) bool {
 		cannotRun := p.objects && !canBeObjects(s)
@@ -176,7 +199,12 @@ func (s *caseSearch) isEndedBy(ctx context.Context, err error) bool {
 
 // judgeAlone runs a scenario by itself, with metrics read for every request. objects means that its grants are RBAC objects. The
 // server is one as it was of which the scenario is made.
-func (j *batchJudge) judgeAlone(ctx context.Context, from *preparedCase, s *scenarios.Scenario, objects bool) (r verdicts.Result, err error) {
+func (j *batchJudge) judgeAlone(
+	ctx context.Context,
+	from *preparedCase,
+	s *scenarios.Scenario,
+	objects bool,
+) (r verdicts.Result, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}

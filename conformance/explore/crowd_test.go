@@ -51,7 +51,13 @@ func TestDropDisturbances(t *testing.T) {
 
 // TestGrantsInForce: each case has its own grants until it ends.
 func TestGrantsInForce(t *testing.T) {
-	grant := scenarios.Grant{ID: "g", Subject: scenarios.Subject{User: "bob"}, Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}
+	grant := scenarios.Grant{
+		ID:        "g",
+		Subject:   scenarios.Subject{User: "bob"},
+		Verbs:     []string{"get"},
+		APIGroups: []string{""},
+		Resources: []string{"pods"},
+	}
 	may := authorizationv1.SubjectAccessReviewSpec{
 		User: "bob", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Namespace: "default"},
 	}

@@ -26,7 +26,16 @@ func TestExplore(t *testing.T) {
 	if err != nil {
 		t.Fatalf("AUTHZCONF_CASES: %v", err)
 	}
-	made := producttest.Run(context.Background(), t, explore.Product, "explore", "--kubernetes="+cmp.Or(os.Getenv("AUTHZCONF_KUBERNETES"), matrix.Newest()), "--gate="+cmp.Or(os.Getenv("AUTHZCONF_GATE"), "on"), "--seed=11", "--cases="+strconv.Itoa(n))
+	made := producttest.Run(
+		context.Background(),
+		t,
+		explore.Product,
+		"explore",
+		"--kubernetes="+cmp.Or(os.Getenv("AUTHZCONF_KUBERNETES"), matrix.Newest()),
+		"--gate="+cmp.Or(os.Getenv("AUTHZCONF_GATE"), "on"),
+		"--seed=11",
+		"--cases="+strconv.Itoa(n),
+	)
 	if o := made.Report.Outcome; o.Result != verdicts.Passed {
 		t.Errorf("%+v", o)
 	}
@@ -42,7 +51,11 @@ func TestExplore(t *testing.T) {
 		changed bool
 		want    string
 	}{{false, ""}, {true, "its digest is not the one"}} {
-		if got := strings.Join(verify(t, made, change.changed), "\n"); !strings.Contains(got, change.want) || (got == "") != (change.want == "") {
+		if got := strings.Join(
+			verify(t, made, change.changed),
+			"\n",
+		); !strings.Contains(got, change.want) ||
+			(got == "") != (change.want == "") {
 			t.Errorf("verify: %q, want %q", got, change.want)
 		}
 	}

@@ -25,14 +25,17 @@ func TestInterruptedSearch(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	made, err := product.Execute(ctx, product.Run{
-		PreparedRun: &product.PreparedRun{Product: Product, Plan: p}, Invocation: product.NewInvocation(nil, "test", os.Stderr), Command: []string{"authzconf", "explore"},
+		PreparedRun: &product.PreparedRun{Product: Product, Plan: p},
+		Invocation:  product.NewInvocation(nil, "test", os.Stderr),
+		Command:     []string{"authzconf", "explore"},
 		Say: func(text string) {
 			t.Log(text)
 			if strings.Contains(text, "looking for a smaller case") {
 				interrupt()
 			}
 		},
-		Status: func(string) {}, Judged: func(product.Case, reports.Result) {},
+		Status: func(string) {},
+		Judged: func(product.Case, reports.Result) {},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,13 @@ func replayAlone(recorded []*verdicts.Evidence) runAlone {
 // checkIdentity returns an error for evidence of another case.
 func checkIdentity(p *preparedCase, e *verdicts.Evidence) error {
 	if e.Scenario != p.scenario.ID || e.Suffix != p.suffix {
-		return fmt.Errorf("the evidence of %s under the names of %s is not that of %s under those of %s", e.Scenario, e.Suffix, p.scenario.ID, p.suffix)
+		return fmt.Errorf(
+			"the evidence of %s under the names of %s is not that of %s under those of %s",
+			e.Scenario,
+			e.Suffix,
+			p.scenario.ID,
+			p.suffix,
+		)
 	}
 	return nil
 }
@@ -188,7 +194,13 @@ func (j *batchJudge) confirmAll(ctx context.Context) error {
 	}
 	if j.evidence.Left > 0 {
 		j.out.NotConfirmed += j.evidence.Left
-		j.out.unconfirmed = append(j.out.unconfirmed, fmt.Sprintf("%d cases differed, and the run ended before they could be run again; the first: %s", j.evidence.Left, j.suspects[len(j.suspects)-j.evidence.Left].result.Reason))
+		j.out.unconfirmed = append(j.out.unconfirmed,
+			fmt.Sprintf(
+				"%d cases differed, and the run ended before they could be run again; the first: %s",
+				j.evidence.Left,
+				j.suspects[len(j.suspects)-j.evidence.Left].result.Reason,
+			),
+		)
 	}
 	return nil
 }

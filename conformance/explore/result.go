@@ -127,8 +127,23 @@ func (t tally) perSecond() float64 { return float64(t.Cases) / max(t.seconds(), 
 
 // line says in one line what came out.
 func (t tally) line() string {
-	text := fmt.Sprintf("%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry (%d requests not decided), a reload or a restart, %d on two servers, %d with the gate switched, %d side by side; %d of %d pairs; %d disagreements",
-		t.Cases, t.Requests, t.Reviews, t.seconds(), t.perSecond(), t.OverRBAC, t.Special, t.Undecided, t.Beside, t.Flipped, t.Crowded, t.Pairs, t.AllPairs, t.Disagreements)
+	text := fmt.Sprintf(
+		"%d cases, %d requests, %d reviews in %.0f s (%.0f cases/s), %d over RBAC, %d past an expiry (%d requests not decided), a reload or a restart, %d on two servers, %d with the gate switched, %d side by side; %d of %d pairs; %d disagreements",
+		t.Cases,
+		t.Requests,
+		t.Reviews,
+		t.seconds(),
+		t.perSecond(),
+		t.OverRBAC,
+		t.Special,
+		t.Undecided,
+		t.Beside,
+		t.Flipped,
+		t.Crowded,
+		t.Pairs,
+		t.AllPairs,
+		t.Disagreements,
+	)
 	if t.NotConfirmed > 0 {
 		text += fmt.Sprintf("; %d differed once and not again", t.NotConfirmed)
 	}

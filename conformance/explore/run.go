@@ -107,7 +107,13 @@ type sequenceRun struct {
 }
 
 func newSequenceRun(x *cellRun, s *sequence, refs []batchRef) *sequenceRun {
-	r := &sequenceRun{cellRun: x, sender: sender{sequence: s}, refs: refs, prepares: &source{sequence: s}, assertions: assertions{auditIDs: map[string]string{}}}
+	r := &sequenceRun{
+		cellRun:    x,
+		sender:     sender{sequence: s},
+		refs:       refs,
+		prepares:   &source{sequence: s},
+		assertions: assertions{auditIDs: map[string]string{}},
+	}
 	r.base, r.others = x.options, map[string]reports.FoundTarget{}
 	return r
 }

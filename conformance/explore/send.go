@@ -300,7 +300,13 @@ func (r *sender) sendSteps(ctx context.Context, h *host, p *preparedCase) (*verd
 }
 
 // request sends the request of a step by the connections of front, which authenticates requestors.
-func request(ctx context.Context, front http.RoundTripper, address string, bound *scenarios.Scenario, step int) (o verdicts.Observation, hangUp func() string, err error) {
+func request(
+	ctx context.Context,
+	front http.RoundTripper,
+	address string,
+	bound *scenarios.Scenario,
+	step int,
+) (o verdicts.Observation, hangUp func() string, err error) {
 	r := bound.Steps[step].Request
 	q := bound.Requestors[r.By]
 	o = verdicts.Observation{Step: step, Request: verdicts.SentRequest{Requestor: q.Username()}, Metrics: []verdicts.MetricSample{}}

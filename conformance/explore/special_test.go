@@ -46,7 +46,20 @@ func TestSpecials(t *testing.T) {
 			inTurn(t, b)
 		}
 	}
-	if want := []string{"0000", "0001-expired", "0002-before", "0002-restarted", "0003-reloaded", "0004-flipped", "0005-edged", "0006-crowded", "0007-balanced"}; !slices.Equal(names, want) {
+	if want := []string{
+		"0000",
+		"0001-expired",
+		"0002-before",
+		"0002-restarted",
+		"0003-reloaded",
+		"0004-flipped",
+		"0005-edged",
+		"0006-crowded",
+		"0007-balanced",
+	}; !slices.Equal(
+		names,
+		want,
+	) {
 		t.Errorf("batches %v, want %v", names, want)
 	}
 	if total != p.o.Cases {
@@ -90,7 +103,11 @@ func TestInTime(t *testing.T) {
 		"early":            {time.Millisecond, expiry - time.Second, time.Millisecond, false},
 		"answered late":    {time.Millisecond, expiry, time.Second, false},
 	} {
-		times := []oracle.Span{{Sent: 0, Answered: time.Millisecond}, {Sent: test.second, Answered: test.second + test.took}, {Sent: test.third, Answered: test.third + test.took}}
+		times := []oracle.Span{
+			{Sent: 0, Answered: time.Millisecond},
+			{Sent: test.second, Answered: test.second + test.took},
+			{Sent: test.third, Answered: test.third + test.took},
+		}
 		if got := isInTime(s, times); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -108,7 +125,13 @@ func inTurn(t *testing.T, b *batch) {
 				at, fresh = 1-at, fresh+1
 			}
 			if next.part.at.server != at || watched && !next.fresh {
-				t.Fatalf("case %d: request %d goes to server %d on a new connection: %t", next.part.number, turns, next.part.at.server, next.fresh)
+				t.Fatalf(
+					"case %d: request %d goes to server %d on a new connection: %t",
+					next.part.number,
+					turns,
+					next.part.at.server,
+					next.fresh,
+				)
 			}
 			watched = next.part.scenario.Steps[next.step].Request.Verb == "watch"
 		}
@@ -148,7 +171,12 @@ func TestSequences(t *testing.T) {
 // TestKeyWithoutAName wants no RBAC objects where nothing could show that they are in force: of a rule on userextras/.
 func TestKeyWithoutAName(t *testing.T) {
 	grant := func(resource string) scenarios.Grant {
-		return scenarios.Grant{Subject: scenarios.Subject{User: "caller-x1"}, Verbs: []string{"impersonate"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{resource}}
+		return scenarios.Grant{
+			Subject:   scenarios.Subject{User: "caller-x1"},
+			Verbs:     []string{"impersonate"},
+			APIGroups: []string{"authentication.k8s.io"},
+			Resources: []string{resource},
+		}
 	}
 	for resource, want := range map[string]bool{"userextras/key": true, "userextras/": false} {
 		s := &scenarios.Scenario{

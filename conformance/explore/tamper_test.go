@@ -23,7 +23,10 @@ import (
 func newestWithGate(t *testing.T) []server.Options {
 	t.Helper()
 	cells, err := matrix.Matrix{
-		Provider: "local", Kubernetes: []string{matrix.Newest()}, Gates: matrix.Gates{scenarios.GateOn}, Binaries: &local.Binaries{Progress: os.Stderr},
+		Provider:   "local",
+		Kubernetes: []string{matrix.Newest()},
+		Gates:      matrix.Gates{scenarios.GateOn},
+		Binaries:   &local.Binaries{Progress: os.Stderr},
 	}.Cells()
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +107,11 @@ func testSmall(t *testing.T, d disagreement) {
 // execute runs a plan.
 func execute(t *testing.T, p product.Plan) (*product.RunResult, error) {
 	return product.Execute(context.Background(), product.Run{
-		PreparedRun: &product.PreparedRun{Product: Product, Plan: p}, Invocation: product.NewInvocation(nil, "test", os.Stderr), Command: []string{"authzconf", "explore"},
-		Say: func(text string) { t.Log(text) }, Status: func(string) {}, Judged: func(c product.Case, r reports.Result) { t.Log(r.Verdict, c.ID, r.Reason) },
+		PreparedRun: &product.PreparedRun{Product: Product, Plan: p},
+		Invocation:  product.NewInvocation(nil, "test", os.Stderr),
+		Command:     []string{"authzconf", "explore"},
+		Say:         func(text string) { t.Log(text) },
+		Status:      func(string) {},
+		Judged:      func(c product.Case, r reports.Result) { t.Log(r.Verdict, c.ID, r.Reason) },
 	})
 }

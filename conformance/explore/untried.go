@@ -7,8 +7,14 @@ import (
 
 // triedBy are what only special batches try, in words, in the order in which a control plane gets them.
 var triedBy = []struct{ special, what string }{
-	{expired, "what has expired"}, {restarted, "a server that was restarted"}, {reloaded, "a chain that was reloaded"},
-	{flippedSuffix, "a gate that is switched"}, {edgedSuffix, "the edges of what is remembered"}, {crowded, "cases side by side"}, {balancedSuffix, "two servers behind a balancer"}, {besideSuffix, "two servers side by side"},
+	{expired, "what has expired"},
+	{restarted, "a server that was restarted"},
+	{reloaded, "a chain that was reloaded"},
+	{flippedSuffix, "a gate that is switched"},
+	{edgedSuffix, "the edges of what is remembered"},
+	{crowded, "cases side by side"},
+	{balancedSuffix, "two servers behind a balancer"},
+	{besideSuffix, "two servers side by side"},
 }
 
 // describeUntried says what none of the cell's batches tries, for there are too few cases, or the user left them out; empty if
@@ -32,7 +38,12 @@ func (c *cell) describeUntried() string {
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s: not tried: %s; all batches of --cases %d try everything", c.options.Cell.Name, strings.Join(missing, ", "), casesForAll(most))
+	return fmt.Sprintf(
+		"%s: not tried: %s; all batches of --cases %d try everything",
+		c.options.Cell.Name,
+		strings.Join(missing, ", "),
+		casesForAll(most),
+	)
 }
 
 // casesForAll returns how many cases bring everything that is special, in as many sequences as they make.

@@ -66,7 +66,12 @@ func placesOf(special string) []place {
 
 // walk puts the steps of a case in the order of sending.
 func (s *sequence) walk(c cases.Case, b *batch) *walk {
-	w := &walker{walk: &walk{}, batch: b, all: countRequests(c.Scenario), rng: rand.New(rand.NewPCG(uint64(s.cell.plan.o.Seed), uint64(c.Number)))}
+	w := &walker{
+		walk:  &walk{},
+		batch: b,
+		all:   countRequests(c.Scenario),
+		rng:   rand.New(rand.NewPCG(uint64(s.cell.plan.o.Seed), uint64(c.Number))),
+	}
 	for _, at := range placesOf(b.special) {
 		part := *c.Scenario
 		part.Steps = nil

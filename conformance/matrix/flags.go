@@ -37,10 +37,30 @@ type ClusterFlags struct {
 // Register adds the flags to a flag set.
 func (f *ClusterFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.provider, "provider", providers.Default(), "where clusters come from: "+providers.Help(isChosen))
-	flags.StringSliceVar(&f.images, "kind-node-image", nil, "node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)")
-	flags.IntVar(&f.planes, "control-planes", 1, "how many nodes of a cluster of kind are its control plane, each with an API server, behind kind's load balancer: 1 or 3")
-	flags.StringSliceVar(&f.servers, "control-planes-kubernetes", nil, "versions of the other two of three API servers of kind, such as 1.36,1.36 (default that of --kubernetes)")
-	flags.StringSliceVar(&f.nodes, "nodes-kubernetes", nil, "versions of the nodes of kind beside the control plane, one node each, such as 1.34,1.36 (default one node of the API server's version)")
+	flags.StringSliceVar(
+		&f.images,
+		"kind-node-image",
+		nil,
+		"node images of kind: IMAGE, or MINOR=IMAGE where several versions are run (default kindest/node of the version)",
+	)
+	flags.IntVar(
+		&f.planes,
+		"control-planes",
+		1,
+		"how many nodes of a cluster of kind are its control plane, each with an API server, behind kind's load balancer: 1 or 3",
+	)
+	flags.StringSliceVar(
+		&f.servers,
+		"control-planes-kubernetes",
+		nil,
+		"versions of the other two of three API servers of kind, such as 1.36,1.36 (default that of --kubernetes)",
+	)
+	flags.StringSliceVar(
+		&f.nodes,
+		"nodes-kubernetes",
+		nil,
+		"versions of the nodes of kind beside the control plane, one node each, such as 1.34,1.36 (default one node of the API server's version)",
+	)
 	flags.StringToStringVar(&f.gates, "feature-gate", nil, "further feature gates, NAME=true|false")
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of the control planes (logs, keys) afterwards, or the clusters of kind")
 	f.binaries.RegisterFlags(flags)
@@ -70,7 +90,14 @@ func (f *ClusterFlags) Capabilities() clusters.Capabilities {
 // they do.
 func (f *ClusterFlags) Matrix(kubernetes []string, messages io.Writer) (m Matrix, err error) {
 	f.binaries.Progress = messages
-	m = Matrix{Provider: f.provider, Kubernetes: kubernetes, Binaries: &f.binaries, Keep: f.keep, FeatureGates: map[string]bool{}, Nodes: f.nodes}
+	m = Matrix{
+		Provider:     f.provider,
+		Kubernetes:   kubernetes,
+		Binaries:     &f.binaries,
+		Keep:         f.keep,
+		FeatureGates: map[string]bool{},
+		Nodes:        f.nodes,
+	}
 	if m.ControlPlanes, err = f.controlPlanes(); err != nil {
 		return m, err
 	}
@@ -100,7 +127,11 @@ func (f *ClusterFlags) controlPlanes() ([]string, error) {
 	case len(f.servers) == others:
 		return f.servers, nil
 	case len(f.servers) > 0:
-		return nil, fmt.Errorf("--control-planes-kubernetes has %s beside that of --kubernetes, and --control-planes is %d", reports.Plural(len(f.servers), "version"), count)
+		return nil, fmt.Errorf(
+			"--control-planes-kubernetes has %s beside that of --kubernetes, and --control-planes is %d",
+			reports.Plural(len(f.servers), "version"),
+			count,
+		)
 	}
 	return slices.Repeat([]string{""}, others), nil
 }
@@ -155,14 +186,27 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 	f.flags = flags
 	f.ClusterFlags.Register(flags)
 	flags.StringSliceVar(&f.kubernetes, "kubernetes", []string{Newest()}, "versions to run, each "+local.VersionsHelp()+"; or all")
-	flags.StringSliceVar(&f.emulate, "emulate", nil, "versions that each of them emulates (--emulated-version of the API server), such as 1.35; or all that it can")
+	flags.StringSliceVar(
+		&f.emulate,
+		"emulate",
+		nil,
+		"versions that each of them emulates (--emulated-version of the API server), such as 1.35; or all that it can",
+	)
 	f.gates = Gates{scenarios.GateDefault}
-	flags.Var(&gatesList{gates: &f.gates}, "gate", "ConstrainedImpersonation: on, off, default, absent, both (on and off) or all that each version has")
+	flags.Var(
+		&gatesList{gates: &f.gates},
+		"gate",
+		"ConstrainedImpersonation: on, off, default, absent, both (on and off) or all that each version has",
+	)
 }
 
 // RegisterMore adds the flags of who runs several kinds of cells to a flag set.
 func (f *Flags) RegisterMore(flags *pflag.FlagSet) {
-	flags.Var(&gatesList{gates: &f.unchanged}, "unchanged", "states of the gate for further cells, whose API servers keep their default admission plugins and metrics; alone, without those of --gate, if only this is given")
+	flags.Var(
+		&gatesList{gates: &f.unchanged},
+		"unchanged",
+		"states of the gate for further cells, whose API servers keep their default admission plugins and metrics; alone, without those of --gate, if only this is given",
+	)
 	flags.StringVar(&f.file, "matrix", "", "take the cells from a matrix file, such as ci/matrix.yaml")
 }
 

@@ -120,7 +120,11 @@ func (m Matrix) states(release local.Release, emulated string) (states []scenari
 		case gate == GateBoth, gate == GateAll:
 			states = append(states, scenarios.GateAbsent)
 		case isSet && !hasGate:
-			return nil, fmt.Errorf("Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default", version, server.GateName)
+			return nil, fmt.Errorf(
+				"Kubernetes %s has no feature gate %s: it came with 1.35; its state is absent or default",
+				version,
+				server.GateName,
+			)
 		case gate == scenarios.GateAbsent && hasGate:
 			return nil, fmt.Errorf("Kubernetes %s has the feature gate %s: its state is on, off or default", version, server.GateName)
 		case isSet, gate == scenarios.GateDefault, gate == scenarios.GateAbsent:
@@ -143,7 +147,11 @@ func versions(nodes []kind.Worker) []string {
 // nodes returns the nodes that the matrix asks for beside the one of an API server, if the version skew policy allows them.
 func (m Matrix) nodes(server local.Release) (n nodes, err error) {
 	if nodeVersions := slices.Concat(m.ControlPlanes, m.Nodes); len(nodeVersions) > 0 && !m.Capabilities().Nodes {
-		return n, fmt.Errorf("nodes of Kubernetes %s: clusters of the provider %s have no nodes", strings.Join(nodeVersions, ", "), m.Provider)
+		return n, fmt.Errorf(
+			"nodes of Kubernetes %s: clusters of the provider %s have no nodes",
+			strings.Join(nodeVersions, ", "),
+			m.Provider,
+		)
 	}
 	if n.controlPlanes, err = m.readNodes(m.ControlPlanes); err != nil {
 		return n, err
@@ -183,9 +191,14 @@ func (m Matrix) cell(release local.Release, emulated string, state scenarios.Gat
 	return server.Options{
 		NodeImage: m.NodeImages[release.Minor], ControlPlanes: n.controlPlanes, Workers: n.workers,
 		Cell: verdicts.Cell{
-			Name:     name + "-gate-" + string(state),
-			Provider: m.Provider, Kubernetes: release.Version, Emulated: emulated, Gate: state,
-			ControlPlanes: strings.Join(versions(n.controlPlanes), ","), Nodes: strings.Join(versions(n.workers), ","), Unchanged: m.Unchanged,
+			Name:          name + "-gate-" + string(state),
+			Provider:      m.Provider,
+			Kubernetes:    release.Version,
+			Emulated:      emulated,
+			Gate:          state,
+			ControlPlanes: strings.Join(versions(n.controlPlanes), ","),
+			Nodes:         strings.Join(versions(n.workers), ","),
+			Unchanged:     m.Unchanged,
 		},
 		Release: release, FeatureGates: m.FeatureGates, Binaries: m.Binaries, Keep: m.Keep,
 	}

@@ -88,7 +88,8 @@ const head = "apiVersion: authzconf.dev/v1alpha1\nkind: Matrix\n"
 func TestLoad(t *testing.T) {
 	tests := []struct{ name, text, want, fail string }{
 		{
-			name: "real and emulated", text: head + "cells:\n  - {kubernetes: [\"1.33\"], gate: [absent]}\n  - {kubernetes: [\"1.37\"], emulate: [\"1.35\", \"1.36\"], gate: [off, on]}\n",
+			name: "real and emulated",
+			text: head + "cells:\n  - {kubernetes: [\"1.33\"], gate: [absent]}\n  - {kubernetes: [\"1.37\"], emulate: [\"1.35\", \"1.36\"], gate: [off, on]}\n",
 			want: "1.33-gate-absent 1.37-as-1.35-gate-off 1.37-as-1.35-gate-on 1.37-as-1.36-gate-off 1.37-as-1.36-gate-on",
 		},
 		{name: "defaults kept", text: head + "cells:\n  - {kubernetes: [\"1.37\"], gate: [default]}\n  - {kubernetes: [\"1.37\"], gate: [default], unchanged: true}\n", want: "1.37-gate-default 1.37-unchanged-gate-default"},

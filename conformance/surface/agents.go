@@ -136,12 +136,24 @@ func judgeAgents(_ scenarios.Gate, before, now *Surface) (problems []string, com
 		return []string{"nothing was read of the agents"}, "agents"
 	}
 	if now.Agents.Children != before.Agents.Children {
-		problems = append(problems, fmt.Sprintf("agents have started %s, expected %d", reports.Plural(now.Agents.Children, "child"), before.Agents.Children))
+		problems = append(problems,
+			fmt.Sprintf("agents have started %s, expected %d", reports.Plural(now.Agents.Children, "child"), before.Agents.Children),
+		)
 	}
 	if now.Agents.Sockets != before.Agents.Sockets {
-		problems = append(problems, fmt.Sprintf("agents have %s, expected %d", reports.Plural(now.Agents.Sockets, "socket"), before.Agents.Sockets))
+		problems = append(problems,
+			fmt.Sprintf("agents have %s, expected %d", reports.Plural(now.Agents.Sockets, "socket"), before.Agents.Sockets),
+		)
 	}
-	return problems, fmt.Sprintf("agents that watch as somebody else: in all %d files of which %d are sockets, %d threads, %d MiB (before: %d, %d, %d, %d MiB)",
-		now.Agents.Files, now.Agents.Sockets, now.Agents.Threads, now.Agents.Memory>>20,
-		before.Agents.Files, before.Agents.Sockets, before.Agents.Threads, before.Agents.Memory>>20)
+	return problems, fmt.Sprintf(
+		"agents that watch as somebody else: in all %d files of which %d are sockets, %d threads, %d MiB (before: %d, %d, %d, %d MiB)",
+		now.Agents.Files,
+		now.Agents.Sockets,
+		now.Agents.Threads,
+		now.Agents.Memory>>20,
+		before.Agents.Files,
+		before.Agents.Sockets,
+		before.Agents.Threads,
+		before.Agents.Memory>>20,
+	)
 }

@@ -39,7 +39,10 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 func (p *plan) describeStages() string {
 	what := "One API server with its own defaults was started with the gate off, on, and off again, on the same etcd."
 	if p.path != "" {
-		what = fmt.Sprintf("API servers with their own defaults went through the path %s on the same etcd, and through it once more, on another etcd, with the gate off everywhere (baseline). Each stage is compared with the one in its place there.", p.path)
+		what = fmt.Sprintf(
+			"API servers with their own defaults went through the path %s on the same etcd, and through it once more, on another etcd, with the gate off everywhere (baseline). Each stage is compared with the one in its place there.",
+			p.path,
+		)
 	}
 	return what + fmt.Sprintf(" In each state %d requests that impersonate were allowed and as many refused.", p.requests)
 }
@@ -49,7 +52,9 @@ func (p *plan) tabulateObjects(evidence record.View) reports.Table {
 	t := reports.Table{Columns: []string{"stage", "objects in etcd", "bytes"}}
 	for _, at := range p.stages {
 		if surface, err := record.Read[Surface](evidence, "surface/"+at.name); err == nil {
-			t.Rows = append(t.Rows, reports.Row{Cells: []string{at.name, fmt.Sprint(len(surface.Objects)), fmt.Sprint(sumOf(surface.Objects))}})
+			t.Rows = append(t.Rows,
+				reports.Row{Cells: []string{at.name, fmt.Sprint(len(surface.Objects)), fmt.Sprint(sumOf(surface.Objects))}},
+			)
 		}
 	}
 	return t

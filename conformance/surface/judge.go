@@ -100,7 +100,9 @@ func judgeMetrics(gate scenarios.Gate, before, now *Surface) (problems []string,
 		wanted = impersonationFamilies
 	}
 	if len(added) != wanted {
-		problems = append(problems, fmt.Sprintf("%s of impersonation, expected %d: %s", reports.Plural(len(added), "metric"), wanted, strings.Join(added, ", ")))
+		problems = append(problems,
+			fmt.Sprintf("%s of impersonation, expected %d: %s", reports.Plural(len(added), "metric"), wanted, strings.Join(added, ", ")),
+		)
 	}
 	// A family is there once something was counted, so that others come and go with what happens in a server.
 	for name, help := range others {
@@ -109,7 +111,12 @@ func judgeMetrics(gate scenarios.Gate, before, now *Surface) (problems []string,
 		}
 	}
 	slices.Sort(problems)
-	return problems, fmt.Sprintf("%s, %d of them of impersonation, and their help texts, %d of them deprecated", reports.Plural(len(now.Metrics), "metric"), len(added), countDeprecated(now.Metrics))
+	return problems, fmt.Sprintf(
+		"%s, %d of them of impersonation, and their help texts, %d of them deprecated",
+		reports.Plural(len(now.Metrics), "metric"),
+		len(added),
+		countDeprecated(now.Metrics),
+	)
 }
 
 // impersonationFamilies is how many metric families of impersonation there are since 1.36.
@@ -124,7 +131,9 @@ const moreSockets = 8
 // judgeProcesses compares what the server's process holds: it starts no other one, and its sockets do not grow with requests.
 func judgeProcesses(_ scenarios.Gate, before, now *Surface) (problems []string, comparison string) {
 	if now.After.Children != before.After.Children {
-		problems = append(problems, fmt.Sprintf("the API server has started %s, expected %d", reports.Plural(now.After.Children, "child"), before.After.Children))
+		problems = append(problems,
+			fmt.Sprintf("the API server has started %s, expected %d", reports.Plural(now.After.Children, "child"), before.After.Children),
+		)
 	}
 	if growth := now.After.Sockets - before.After.Sockets; growth > moreSockets {
 		problems = append(problems, fmt.Sprintf("%d sockets more than before, expected at most %d", growth, moreSockets))
@@ -132,9 +141,19 @@ func judgeProcesses(_ scenarios.Gate, before, now *Surface) (problems []string, 
 	if growth := now.After.Sockets - now.Before.Sockets; growth > moreSockets {
 		problems = append(problems, fmt.Sprintf("%d sockets more after the requests, expected at most %d", growth, moreSockets))
 	}
-	return problems, fmt.Sprintf("%d processes started by the API server, %d threads, %d files of which %d are sockets, %d MiB (before: %d, %d, %d, %d, %d MiB)",
-		now.After.Children, now.After.Threads, now.After.Files, now.After.Sockets, now.After.Memory>>20,
-		before.After.Children, before.After.Threads, before.After.Files, before.After.Sockets, before.After.Memory>>20)
+	return problems, fmt.Sprintf(
+		"%d processes started by the API server, %d threads, %d files of which %d are sockets, %d MiB (before: %d, %d, %d, %d, %d MiB)",
+		now.After.Children,
+		now.After.Threads,
+		now.After.Files,
+		now.After.Sockets,
+		now.After.Memory>>20,
+		before.After.Children,
+		before.After.Threads,
+		before.After.Files,
+		before.After.Sockets,
+		before.After.Memory>>20,
+	)
 }
 
 // countDeprecated counts the texts that say that something is deprecated.
@@ -171,7 +190,11 @@ func (p *plan) Judge(id string, evidence record.View) reports.Result {
 			return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: s.Witness.Mismatches[0]}
 		}
 		if empty := s.findEmpty(); empty != "" {
-			return reports.Result{Verdict: verdicts.Invalid, Blame: verdicts.BlameHarness, Reason: "nothing was read of the server's " + empty}
+			return reports.Result{
+				Verdict: verdicts.Invalid,
+				Blame:   verdicts.BlameHarness,
+				Reason:  "nothing was read of the server's " + empty,
+			}
 		}
 	}
 	return judgeComparison(at.gate(), name, before, now)

@@ -19,9 +19,15 @@ import (
 // newSurface returns a surface with something in each part.
 func newSurface() *Surface {
 	return &Surface{
-		Witness: reports.Witness{GitVersion: "v1.37.1"}, OpenAPI: map[string]string{"api/v1": "AB"}, Resources: map[string]string{"/v1/pods": "get"},
-		Flags: map[string]string{"v": "-v"}, Metrics: map[string]string{"up": "up"}, Objects: map[string]int{"/registry/a": 1, certificates: 1971},
-		Indicators: map[string]int{`verb="LIST"`: 100}, After: Process{Files: 9, Sockets: 5}, Agents: &Process{Sockets: 5},
+		Witness:    reports.Witness{GitVersion: "v1.37.1"},
+		OpenAPI:    map[string]string{"api/v1": "AB"},
+		Resources:  map[string]string{"/v1/pods": "get"},
+		Flags:      map[string]string{"v": "-v"},
+		Metrics:    map[string]string{"up": "up"},
+		Objects:    map[string]int{"/registry/a": 1, certificates: 1971},
+		Indicators: map[string]int{`verb="LIST"`: 100},
+		After:      Process{Files: 9, Sockets: 5},
+		Agents:     &Process{Sockets: 5},
 	}
 }
 
@@ -67,7 +73,9 @@ func TestComparisons(t *testing.T) {
 }
 
 func TestParseFlags(t *testing.T) {
-	got := parseFlags("Usage:\n  x\n\nGeneric flags:\n\n      --alpha string\n                the first\n  -v, --v Level   the second\n\nOther flags:\n      --beta   DEPRECATED: gone\n")
+	got := parseFlags(
+		"Usage:\n  x\n\nGeneric flags:\n\n      --alpha string\n                the first\n  -v, --v Level   the second\n\nOther flags:\n      --beta   DEPRECATED: gone\n",
+	)
 	if len(got) != 3 || !strings.Contains(got["alpha"], "the first") || strings.Contains(got["v"], "Other") || countDeprecated(got) != 1 {
 		t.Errorf("got %q", got)
 	}
@@ -96,8 +104,14 @@ func TestPlanPath(t *testing.T) {
 		got = append(got, strings.Join([]string{s.name, string(s.gate()), s.baseline}, " "))
 	}
 	want := []string{
-		"baseline-1-1.34 off ", "baseline-2-1.36 off ", "baseline-3-1.36-gate-off off ", "baseline-4-1.37 off ",
-		"1-1.34 off baseline-1-1.34", "2-1.36 on baseline-2-1.36", "3-1.36-gate-off off baseline-3-1.36-gate-off", "4-1.37 on baseline-4-1.37",
+		"baseline-1-1.34 off ",
+		"baseline-2-1.36 off ",
+		"baseline-3-1.36-gate-off off ",
+		"baseline-4-1.37 off ",
+		"1-1.34 off baseline-1-1.34",
+		"2-1.36 on baseline-2-1.36",
+		"3-1.36-gate-off off baseline-3-1.36-gate-off",
+		"4-1.37 on baseline-4-1.37",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))

@@ -81,7 +81,10 @@ func (f *flags) planStages(i *product.Invocation) ([]stage, error) {
 		return planGates(release, &f.binaries), nil
 	}
 	if f.kubernetes != "" {
-		return nil, fmt.Errorf("--kubernetes %s is given with --path, whose stages have versions of their own; leave one of them out", f.kubernetes)
+		return nil, fmt.Errorf(
+			"--kubernetes %s is given with --path, whose stages have versions of their own; leave one of them out",
+			f.kubernetes,
+		)
 	}
 	resolve := func(version string) (string, error) {
 		return f.binaries.ResolveOne(context.Background(), i.Fact, version)
@@ -92,7 +95,11 @@ func (f *flags) planStages(i *product.Invocation) ([]stage, error) {
 	}
 	for i, s := range path.Stages {
 		if s.Chain != "" || s.ReplacesNodes() {
-			return nil, fmt.Errorf("--path: stage %d, %s: expected a version and +gate or -gate; there are no nodes here, and the authorizers are the server's own", i+1, s)
+			return nil, fmt.Errorf(
+				"--path: stage %d, %s: expected a version and +gate or -gate; there are no nodes here, and the authorizers are the server's own",
+				i+1,
+				s,
+			)
 		}
 	}
 	targets, err := path.Targets(matrix.Matrix{Binaries: &f.binaries})

@@ -84,7 +84,11 @@ func measureNames(ctx context.Context, s *server.Server, a admin) (m Memory, err
 		return m, err
 	}
 	if took := time.Since(began); took > remembered {
-		return m, fmt.Errorf("%d impersonations took %s: the first had expired before the last; the machine is too busy to say anything", longNames, took.Round(time.Second))
+		return m, fmt.Errorf(
+			"%d impersonations took %s: the first had expired before the last; the machine is too busy to say anything",
+			longNames,
+			took.Round(time.Second),
+		)
 	}
 	if !clusters.Pause(ctx, remembered+time.Second) {
 		return m, ctx.Err()

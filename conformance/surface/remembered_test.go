@@ -48,7 +48,14 @@ func impersonateOnce(t *testing.T, filter http.Handler, kind string, n int) {
 	if group != "" {
 		req.Header.Set("Impersonate-Group", group)
 	}
-	info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "configmaps", Namespace: "default", Path: req.URL.Path}
+	info := &request.RequestInfo{
+		IsResourceRequest: true,
+		Verb:              "list",
+		APIVersion:        "v1",
+		Resource:          "configmaps",
+		Namespace:         "default",
+		Path:              req.URL.Path,
+	}
 	info.LabelSelector = selector
 	ctx := request.WithUser(request.WithRequestInfo(audit.WithAuditContext(req.Context()), info), &user.DefaultInfo{Name: "impersonator"})
 	answer := httptest.NewRecorder()
@@ -82,7 +89,11 @@ func TestRememberedImpersonations(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"names", "groups", "selectors"} {
-		filter := impersonation.WithConstrainedImpersonation(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), allowAll{}, serializer.NewCodecFactory(scheme.Scheme))
+		filter := impersonation.WithConstrainedImpersonation(
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+			allowAll{},
+			serializer.NewCodecFactory(scheme.Scheme),
+		)
 		impersonateOnce(t, filter, kind, 0)
 		m := Memory{Entries: entries, Before: readOwnHeap()}
 		began := time.Now()
@@ -98,8 +109,15 @@ func TestRememberedImpersonations(t *testing.T) {
 		impersonateOnce(t, filter, kind, entries+1)
 		m.Next = readOwnHeap()
 		runtime.KeepAlive(filter)
-		t.Logf("distinct %s: %d impersonations, %d KiB more, %d bytes each; %d %% of it was held when all had expired, %d %% after the next success",
-			kind, entries, m.Growth()>>10, m.PerEntry(), m.Held(), m.Rest())
+		t.Logf(
+			"distinct %s: %d impersonations, %d KiB more, %d bytes each; %d %% of it was held when all had expired, %d %% after the next success",
+			kind,
+			entries,
+			m.Growth()>>10,
+			m.PerEntry(),
+			m.Held(),
+			m.Rest(),
+		)
 		if m.PerEntry() < 100 {
 			t.Errorf("%s: %d bytes for each: they are not remembered", kind, m.PerEntry())
 		}
@@ -107,7 +125,11 @@ func TestRememberedImpersonations(t *testing.T) {
 			t.Errorf("%s: %d %% of the growth was held when all had expired, expected nearly everything", kind, m.Held())
 		}
 		if m.Rest() < 50 {
-			t.Errorf("%s: %d %% of the growth was left after the next success, and most of it is known to be: k8s.io/apimachinery may mend that now", kind, m.Rest())
+			t.Errorf(
+				"%s: %d %% of the growth was left after the next success, and most of it is known to be: k8s.io/apimachinery may mend that now",
+				kind,
+				m.Rest(),
+			)
 		}
 	}
 }

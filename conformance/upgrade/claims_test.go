@@ -99,8 +99,12 @@ func TestClaims(t *testing.T) {
 			}, 3, ClaimObjects, verdicts.Failed, `1 object changed; the first: /api/v1/x: .data.a was "1", is "2"`,
 		},
 		{
-			"a field is new", func(l []*StageRecord) { l[2].Objects[1].Body = `{"kind":"Y","metadata":{"name":"y"},"status":{}}` }, 3, ClaimObjects,
-			verdicts.Failed, `1 object changed; the first: /api/v1/y: .status was nothing, is {}`,
+			"a field is new",
+			func(l []*StageRecord) { l[2].Objects[1].Body = `{"kind":"Y","metadata":{"name":"y"},"status":{}}` },
+			3,
+			ClaimObjects,
+			verdicts.Failed,
+			`1 object changed; the first: /api/v1/y: .status was nothing, is {}`,
 		},
 		{
 			"the order of fields changed", func(l []*StageRecord) {
@@ -208,7 +212,10 @@ func withToken(t *testing.T, e *verdicts.Evidence, user, id string) {
 	}
 	for i := range e.Steps {
 		event := verdicts.AuditOf(&e.Steps[i])
-		event.User = authenticationv1.UserInfo{Username: user, Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {id}}}
+		event.User = authenticationv1.UserInfo{
+			Username: user,
+			Extra:    map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {id}},
+		}
 		raw, err := json.Marshal(event)
 		if err != nil {
 			t.Fatal(err)

@@ -56,12 +56,17 @@ func (p *Plan) describePath(groups []reports.Group, view record.View) reports.Se
 	how := "one kube-apiserver"
 	switch {
 	case p.hasBalancer():
-		how = fmt.Sprintf("%d kube-apiservers behind the cluster's own balancer, replaced one after the other while requests went to that,", p.serverCount())
+		how = fmt.Sprintf(
+			"%d kube-apiservers behind the cluster's own balancer, replaced one after the other while requests went to that,",
+			p.serverCount(),
+		)
 	case p.path.HighAvailability:
 		how = "two kube-apiservers behind a balancer, replaced one after the other while requests flowed,"
 	}
-	section.Text = append(section.Text, fmt.Sprintf("It took %s and one etcd along %s. Roles, bindings, service accounts and tokens were made once and kept.",
-		how, reports.Plural(len(p.stages), "stage")))
+	section.Text = append(section.Text,
+		fmt.Sprintf("It took %s and one etcd along %s. Roles, bindings, service accounts and tokens were made once and kept.",
+			how, reports.Plural(len(p.stages), "stage")),
+	)
 	section.Tables = []reports.Table{p.tabulateStages(groups, view), p.tabulateSetups(groups, view), p.tabulateClaims(groups)}
 	return section
 }
@@ -72,8 +77,18 @@ const constrainedColumn = "Of them constrained"
 // tabulateStages has a row for each stage.
 func (p *Plan) tabulateStages(groups []reports.Group, view record.View) reports.Table {
 	t := reports.Table{
-		Title:   "Stages",
-		Columns: []string{"Stage", "kube-apiserver", "Emulates", p.path.Gate(), "On the way here", "Passed", "Objects", "Away for", "Access reviews"},
+		Title: "Stages",
+		Columns: []string{
+			"Stage",
+			"kube-apiserver",
+			"Emulates",
+			p.path.Gate(),
+			"On the way here",
+			"Passed",
+			"Objects",
+			"Away for",
+			"Access reviews",
+		},
 		Numeric: []int{5, 6, 7, 8},
 	}
 	if !p.path.HasOtherGate() {
@@ -87,7 +102,13 @@ func (p *Plan) tabulateStages(groups []reports.Group, view record.View) reports.
 		}
 		if e, err := readStage(view, stage.Name()); err == nil {
 			reviews, constrained := countReviews(e)
-			row = append(row[:6], fmt.Sprint(len(e.Objects)), fmt.Sprintf("%.1f s", e.DownSeconds), fmt.Sprint(reviews), fmt.Sprint(constrained))
+			row = append(
+				row[:6],
+				fmt.Sprint(len(e.Objects)),
+				fmt.Sprintf("%.1f s", e.DownSeconds),
+				fmt.Sprint(reviews),
+				fmt.Sprint(constrained),
+			)
 		}
 		t.Rows = append(t.Rows, reports.Row{Cells: row[:len(t.Columns)]})
 	}
@@ -188,7 +209,10 @@ func describeAnswer(stage string, s *scenarios.Scenario, view record.View) strin
 
 // tabulateClaims has a row for each claim about a stage.
 func (p *Plan) tabulateClaims(groups []reports.Group) reports.Table {
-	t := reports.Table{Title: "What has to be true of a stage as a whole", Columns: []string{"Stage", "Claim", "Verdict", "What was compared, or what is wrong"}}
+	t := reports.Table{
+		Title:   "What has to be true of a stage as a whole",
+		Columns: []string{"Stage", "Claim", "Verdict", "What was compared, or what is wrong"},
+	}
 	for i, stage := range p.stages {
 		names := map[string]bool{}
 		for _, item := range stage.Claims {
@@ -197,7 +221,12 @@ func (p *Plan) tabulateClaims(groups []reports.Group) reports.Table {
 		for _, r := range groups[i].Cases {
 			if names[r.Case] {
 				what := cmp.Or(r.Reason, strings.Join(r.Details, "; "))
-				t.Rows = append(t.Rows, reports.Row{Verdict: r.Verdict, Cells: []string{stage.Name(), strings.TrimPrefix(r.Case, claimsFolder), string(r.Verdict), what}})
+				t.Rows = append(t.Rows,
+					reports.Row{
+						Verdict: r.Verdict,
+						Cells:   []string{stage.Name(), strings.TrimPrefix(r.Case, claimsFolder), string(r.Verdict), what},
+					},
+				)
 			}
 		}
 	}

@@ -12,10 +12,14 @@ import (
 func answers(right, wrong, other int) []flowAnswer {
 	all := []flowAnswer{{Cell: "1-a", Scenario: "s/on", Verdict: verdicts.Passed, Count: right}}
 	if wrong > 0 {
-		all = append(all, flowAnswer{Cell: "2-a", Scenario: "s/off", Verdict: verdicts.Failed, Reason: "code: want 403, got 200", Count: wrong})
+		all = append(all,
+			flowAnswer{Cell: "2-a", Scenario: "s/off", Verdict: verdicts.Failed, Reason: "code: want 403, got 200", Count: wrong},
+		)
 	}
 	if other > 0 {
-		all = append(all, flowAnswer{Cell: "2-b", Scenario: "s/off", Verdict: verdicts.Failed, Reason: "outcome: want allowed", Count: other})
+		all = append(all,
+			flowAnswer{Cell: "2-b", Scenario: "s/off", Verdict: verdicts.Failed, Reason: "outcome: want allowed", Count: other},
+		)
 	}
 	return all
 }
@@ -29,8 +33,10 @@ func TestFlow(t *testing.T) {
 	}{
 		{"all right", flowJudgement{Sent: 9, Answers: answers(9, 0, 0)}, verdicts.Passed, "9 requests, 0 wrong answers, 0 without an answer"},
 		{
-			"unanswered is not wrong", flowJudgement{Sent: 9, Unanswered: 2, Errors: map[string]int{"connection refused": 2}, Answers: answers(7, 0, 0)},
-			verdicts.Passed, "9 requests, 0 wrong answers, 2 without an answer",
+			"unanswered is not wrong",
+			flowJudgement{Sent: 9, Unanswered: 2, Errors: map[string]int{"connection refused": 2}, Answers: answers(7, 0, 0)},
+			verdicts.Passed,
+			"9 requests, 0 wrong answers, 2 without an answer",
 		},
 		{"one wrong", flowJudgement{Sent: 9, Answers: answers(8, 1, 0)}, verdicts.Failed, "9 requests, 1 wrong answers, 0 without an answer; the first wrong one: s/off on 2-a: code: want 403, got 200"},
 		{"two kinds of wrong", flowJudgement{Sent: 9, Answers: answers(2, 3, 4)}, verdicts.Failed, "9 requests, 7 wrong answers, 0 without an answer; the first wrong one: s/off on 2-a: code: want 403, got 200"},
@@ -42,8 +48,10 @@ func TestFlow(t *testing.T) {
 		{"an answer is missing", flowJudgement{Sent: 9, Unanswered: 1, Answers: answers(7, 0, 0)}, verdicts.Invalid, "9 requests"},
 		{"an answer too many", flowJudgement{Sent: 9, Unanswered: 1, Answers: answers(9, 0, 0)}, verdicts.Invalid, "9 requests"},
 		{
-			"windows", flowJudgement{Sent: 9, Answers: answers(9, 0, 0), Windows: []window{{What: "unanswered", Milliseconds: 12.3}, {What: "unanswered", Milliseconds: 801.6}}},
-			verdicts.Passed, "9 requests, 0 wrong answers, 0 without an answer; 2 windows of exposure, the longest 802 ms",
+			"windows",
+			flowJudgement{Sent: 9, Answers: answers(9, 0, 0), Windows: []window{{What: "unanswered", Milliseconds: 12.3}, {What: "unanswered", Milliseconds: 801.6}}},
+			verdicts.Passed,
+			"9 requests, 0 wrong answers, 0 without an answer; 2 windows of exposure, the longest 802 ms",
 		},
 		{"one window", flowJudgement{Sent: 1, Answers: answers(1, 0, 0), Windows: []window{{Milliseconds: 5}}}, verdicts.Passed, "1 request, 0 wrong answers, 0 without an answer; 1 window of exposure, the longest 5 ms"},
 	} {

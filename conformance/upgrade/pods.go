@@ -88,7 +88,10 @@ func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) report
 	case ClaimPodEvents:
 		checks = now.CheckEvents(gates)
 	}
-	r := conformance.JudgeChecks(reports.Result{Level: scenarios.Core, Evidence: []string{view.EvidenceFile(podsKey(stage.Name()))}}, checks)
+	r := conformance.JudgeChecks(
+		reports.Result{Level: scenarios.Core, Evidence: []string{view.EvidenceFile(podsKey(stage.Name()))}},
+		checks,
+	)
 	switch r.Verdict {
 	case verdicts.Failed:
 		r.Blame = verdicts.BlameAPIServer
@@ -104,7 +107,10 @@ func (p *Plan) judgePods(stage *StagePlan, claim Claim, view record.View) report
 // unseenPods returns the result of a claim about pods of which nothing was recorded.
 func unseenPods(place string) reports.Result {
 	return reports.Result{
-		Level: scenarios.Core, Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment, Reason: "nothing was seen of the pods on " + place,
+		Level:   scenarios.Core,
+		Verdict: verdicts.Invalid,
+		Blame:   verdicts.BlameEnvironment,
+		Reason:  "nothing was seen of the pods on " + place,
 	}
 }
 

@@ -39,9 +39,19 @@ func newFlags(flags *pflag.FlagSet) product.Flags {
 	f := &upgradeFlags{}
 	flags.StringVar(&f.path, "path", "", "the stages, separated by commas")
 	flags.StringVar(&f.file, "file", "", "a path file, such as ci/paths/kep-recipe.yaml")
-	flags.StringVar(&f.gateName, "gate-name", "", "the feature gate that +gate and -gate of the stages are about (default "+server.GateName+")")
+	flags.StringVar(
+		&f.gateName,
+		"gate-name",
+		"",
+		"the feature gate that +gate and -gate of the stages are about (default "+server.GateName+")",
+	)
 	flags.StringVar(&f.scenarios, "scenarios", "", "folder of scenario files to use instead of the built-in ones; those with a setup count")
-	flags.BoolVar(&f.highAvailability, "high-availability", false, "two API servers behind a balancer, or all of a cluster of kind with several, replaced one after the other under load")
+	flags.BoolVar(
+		&f.highAvailability,
+		"high-availability",
+		false,
+		"two API servers behind a balancer, or all of a cluster of kind with several, replaced one after the other under load",
+	)
 	f.clusters.Register(flags)
 	return f
 }
@@ -86,7 +96,10 @@ func (f *upgradeFlags) readTexts(i *product.Invocation, path *upgradepath.Path) 
 	}
 	pathScenarios := texts.Set.Only(path.Names)
 	if len(pathScenarios.Setups()) == 0 {
-		return texts, fmt.Errorf("the path is about the gate %s, and no built-in scenario is: name a folder of your own with --scenarios", path.Gate())
+		return texts, fmt.Errorf(
+			"the path is about the gate %s, and no built-in scenario is: name a folder of your own with --scenarios",
+			path.Gate(),
+		)
 	}
 	return texts.Only(pathScenarios), nil
 }

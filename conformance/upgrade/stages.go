@@ -45,7 +45,10 @@ func Setups(p *upgradepath.Path, all *scenarios.Set) (*scenarios.Set, error) {
 	all = all.Only(p.CanHave)
 	allSetups, names := all.Setups(), slices.Clone(p.Setups)
 	if len(allSetups) == 0 {
-		return nil, fmt.Errorf("path %s: no scenario has a setup (expected setup in the head of those whose objects are made once and kept)", p.Name)
+		return nil, fmt.Errorf(
+			"path %s: no scenario has a setup (expected setup in the head of those whose objects are made once and kept)",
+			p.Name,
+		)
 	}
 	for _, stage := range p.Stages {
 		names = append(names, stage.Make...)
@@ -74,7 +77,13 @@ func planStages(p *upgradepath.Path, set *scenarios.Set, base matrix.Matrix) (st
 				running[n] = o.Release
 				upgradepath.SetOthers(&cell, base, slices.Delete(slices.Clone(running), n, n+1))
 			}
-			stage := &StagePlan{Index: i, Server: n, Fault: p.Stages[i].Fault, Nodes: p.Stages[i].Nodes, NodeImage: p.Stages[i].NodeImage(base)}
+			stage := &StagePlan{
+				Index:     i,
+				Server:    n,
+				Fault:     p.Stages[i].Fault,
+				Nodes:     p.Stages[i].Nodes,
+				NodeImage: p.Stages[i].NodeImage(base),
+			}
 			if err := stage.plan(p, set, cell); err != nil {
 				return nil, err
 			}
@@ -101,7 +110,14 @@ func (s *StagePlan) plan(p *upgradepath.Path, set *scenarios.Set, cell server.Op
 		default:
 			item.Fate = conformance.Run
 			if other := s.scenario[scenario.Setup]; other != nil {
-				return fmt.Errorf("stage %d, %s: both %s and %s of the setup %s are for it", s.Index+1, s.Name(), other.ID, scenario.ID, scenario.Setup)
+				return fmt.Errorf(
+					"stage %d, %s: both %s and %s of the setup %s are for it",
+					s.Index+1,
+					s.Name(),
+					other.ID,
+					scenario.ID,
+					scenario.Setup,
+				)
 			}
 			s.scenario[scenario.Setup] = scenario
 		}

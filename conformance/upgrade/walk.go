@@ -51,7 +51,13 @@ type Stage struct {
 
 // newUpgrade prepares a walk along a planned path.
 func newUpgrade(p *Plan, o conformance.Output) *Upgrade {
-	u := &Upgrade{plan: p, output: &o, kept: map[string]*replay.KeptSetup{}, flowing: map[string]*replay.KeptSetup{}, writer: newWriter(o.Seed)}
+	u := &Upgrade{
+		plan:    p,
+		output:  &o,
+		kept:    map[string]*replay.KeptSetup{},
+		flowing: map[string]*replay.KeptSetup{},
+		writer:  newWriter(o.Seed),
+	}
 	for _, s := range p.stages {
 		u.Stages = append(u.Stages, &Stage{StagePlan: s, Cell: conformance.NewCell(s.CellPlan, u.output)})
 	}
@@ -137,7 +143,13 @@ func (u *Upgrade) stage(ctx context.Context, stage *Stage) error {
 	}
 	t := u.targets[stage.Server]
 	stage.Cell.Witness = t.Witness
-	u.say("%s: %s ready in %.1f s, gate %s", stage.Name(), t.Witness.GitVersion, time.Since(begin).Seconds(), describeGateFound(t.Facts, u.plan.path))
+	u.say(
+		"%s: %s ready in %.1f s, gate %s",
+		stage.Name(),
+		t.Witness.GitVersion,
+		time.Since(begin).Seconds(),
+		describeGateFound(t.Facts, u.plan.path),
+	)
 	begin = time.Now()
 	if err := u.stay(ctx, stage); err != nil {
 		return ends("", err)
@@ -173,7 +185,12 @@ func (u *Upgrade) stay(ctx context.Context, stage *Stage) (err error) {
 	for _, s := range stage.Runs() {
 		stage.Cell.Run(ctx, run, s, u.kept[s.Setup])
 	}
-	e := StageRecord{DownSeconds: stage.Down.Seconds(), Verbs: t.Verbs(u.marks[stage.Server]), Neighbours: u.countNeighbours(stage), Flow: stage.flow}
+	e := StageRecord{
+		DownSeconds: stage.Down.Seconds(),
+		Verbs:       t.Verbs(u.marks[stage.Server]),
+		Neighbours:  u.countNeighbours(stage),
+		Flow:        stage.flow,
+	}
 	if e.Writes, err = u.writer.write(ctx, run, stage.Name()); err != nil {
 		return fmt.Errorf("writing on the stage: %w", err)
 	}

@@ -22,7 +22,12 @@ func (f *flowJudgement) judgeWorkloads(stage *StagePlan) (v verdicts.Verdict, de
 	})
 	switch {
 	case len(stopped) > 0:
-		return verdicts.Failed, fmt.Sprintf("%d of %s had no right answer of this API server: %s", len(stopped), all, strings.Join(stopped, ", "))
+		return verdicts.Failed, fmt.Sprintf(
+			"%d of %s had no right answer of this API server: %s",
+			len(stopped),
+			all,
+			strings.Join(stopped, ", "),
+		)
 	case len(waiting) > 0:
 		return verdicts.Invalid, fmt.Sprintf("%d of %s did not come to this API server: %s", len(waiting), all, strings.Join(waiting, ", "))
 	}

@@ -163,7 +163,13 @@ func (w *writer) mark(verb WriteVerb) string {
 }
 
 // bodyOf returns what a write to an object sends. An update sends the object as it is, with what changes.
-func (w *writer) bodyOf(ctx context.Context, client kubernetes.Interface, o writtenObject, verb WriteVerb, mark string) (map[string]any, error) {
+func (w *writer) bodyOf(
+	ctx context.Context,
+	client kubernetes.Interface,
+	o writtenObject,
+	verb WriteVerb,
+	mark string,
+) (map[string]any, error) {
 	switch verb {
 	case WritePatch:
 		return o.kind.content(w, mark), nil
@@ -185,7 +191,14 @@ func (w *writer) bodyOf(ctx context.Context, client kubernetes.Interface, o writ
 }
 
 // send writes an object and reads it back. A refusal is recorded; an error says that the API server did not answer.
-func (w *writer) send(ctx context.Context, client kubernetes.Interface, r *WriteRecord, o writtenObject, verb WriteVerb, body map[string]any) error {
+func (w *writer) send(
+	ctx context.Context,
+	client kubernetes.Interface,
+	r *WriteRecord,
+	o writtenObject,
+	verb WriteVerb,
+	body map[string]any,
+) error {
 	payload, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -203,7 +216,11 @@ func (w *writer) send(ctx context.Context, client kubernetes.Interface, r *Write
 		contentType = "application/apply-patch+yaml"
 	}
 	done := Write{Verb: verb, Path: o.path(), Sent: payload}
-	result := request.SetHeader("Accept", "application/json").SetHeader("Content-Type", contentType).Body(payload).Do(ctx).StatusCode(&done.Code)
+	result := request.SetHeader("Accept", "application/json").
+		SetHeader("Content-Type", contentType).
+		Body(payload).
+		Do(ctx).
+		StatusCode(&done.Code)
 	var refused *apierrors.StatusError
 	if err := result.Error(); errors.As(err, &refused) {
 		done.Message = err.Error()
@@ -227,8 +244,14 @@ func (w *writer) decide(ctx context.Context, client kubernetes.Interface, r *Wri
 		{User: w.mark(WriteApply), Name: w.mark(WritePatch)},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               d.User,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: w.namespace(), Verb: "get", Version: "v1", Resource: "configmaps", Name: d.Name},
+			User: d.User,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: w.namespace(),
+				Verb:      "get",
+				Version:   "v1",
+				Resource:  "configmaps",
+				Name:      d.Name,
+			},
 		}}
 		err := wait.PollUntilContextTimeout(ctx, decisionPoll, decisionTimeout, true, func(ctx context.Context) (bool, error) {
 			answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
@@ -248,7 +271,9 @@ func (w *writer) decide(ctx context.Context, client kubernetes.Interface, r *Wri
 
 // issueToken issues a token for the account that lives as long as the path, and asks about all tokens so far.
 func (w *writer) issueToken(ctx context.Context, client kubernetes.Interface, r *WriteRecord, stage string) error {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(time.Hour / time.Second))}}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(time.Hour / time.Second))},
+	}
 	issued, err := client.CoreV1().ServiceAccounts(w.namespace()).CreateToken(ctx, lastingName, request, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("issuing a token: %w", err)

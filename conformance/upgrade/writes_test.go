@@ -28,7 +28,11 @@ func soundWrites() []*StageRecord {
 			Verb: WritePatch, Path: writtenPath, Code: 200, After: writtenBody("2"+name, name),
 			Sent: json.RawMessage(`{"rules":[{"resourceNames":["` + name + `"]}]}`),
 		}
-		r := &WriteRecord{Writes: []Write{patch}, Tokens: []WrittenToken{first}, Decisions: []WrittenDecision{{User: name, Name: name, Granted: true, Allowed: true}}}
+		r := &WriteRecord{
+			Writes:    []Write{patch},
+			Tokens:    []WrittenToken{first},
+			Decisions: []WrittenDecision{{User: name, Name: name, Granted: true, Allowed: true}},
+		}
 		if i == 0 {
 			r.Writes = []Write{create, patch}
 		} else {

@@ -30,7 +30,13 @@ func judgeWrites(r *WriteRecord) (v verdicts.Verdict, detail string) {
 	}
 	for _, d := range r.Decisions {
 		if d.Allowed != d.Granted {
-			return verdicts.Failed, fmt.Sprintf("%s may get the ConfigMap %s: %t, and what was written grants: %t", d.User, d.Name, d.Allowed, d.Granted)
+			return verdicts.Failed, fmt.Sprintf(
+				"%s may get the ConfigMap %s: %t, and what was written grants: %t",
+				d.User,
+				d.Name,
+				d.Allowed,
+				d.Granted,
+			)
 		}
 	}
 	return verdicts.Passed, fmt.Sprintf("%s took effect, and what is granted is in force", reports.Plural(len(r.Writes), "write"))
@@ -105,11 +111,24 @@ func (p *Plan) judgeReadBack(stage *StagePlan, view record.View) (v verdicts.Ver
 	var others []string
 	for _, t := range now.Tokens {
 		if t.Seen != t.ID || t.ID == "" {
-			others = append(others, fmt.Sprintf("the token %s of %s is taken for %s of %q: %s", t.ID, t.Stage, cmp.Or(t.Seen, "none"), t.User, cmp.Or(t.Error, "no error")))
+			others = append(others,
+				fmt.Sprintf(
+					"the token %s of %s is taken for %s of %q: %s",
+					t.ID,
+					t.Stage,
+					cmp.Or(t.Seen, "none"),
+					t.User,
+					cmp.Or(t.Error, "no error"),
+				),
+			)
 		}
 	}
 	if len(others) > 0 {
 		return verdicts.Failed, strings.Join(others[:1], "")
 	}
-	return verdicts.Passed, fmt.Sprintf("%s of earlier stages the same, byte for byte; %s authenticated", reports.Plural(comparisons, "object"), reports.Plural(len(now.Tokens), "token"))
+	return verdicts.Passed, fmt.Sprintf(
+		"%s of earlier stages the same, byte for byte; %s authenticated",
+		reports.Plural(comparisons, "object"),
+		reports.Plural(len(now.Tokens), "token"),
+	)
 }

@@ -29,7 +29,10 @@ func (p *Path) inheritServers(at func(stage int) string) error {
 		isOnly := stage.Kubernetes+stage.Emulate+string(stage.Gate)+stage.Chain+string(stage.Fault) == ""
 		switch {
 		case !isOnly:
-			return fmt.Errorf("%s: nodes are replaced on a stage of their own (expected nothing beside nodes: the API server stays what it is)", at(i))
+			return fmt.Errorf(
+				"%s: nodes are replaced on a stage of their own (expected nothing beside nodes: the API server stays what it is)",
+				at(i),
+			)
 		case i == 0:
 			return fmt.Errorf("%s: nodes are replaced after another stage (expected a version of the API server first)", at(i))
 		}
@@ -63,7 +66,12 @@ func (p *Path) checkNodes(i int, stage Stage) error {
 func (p *Path) followNodes(base matrix.Matrix, targets []server.Options) error {
 	if !base.Capabilities().Nodes {
 		if i := slices.IndexFunc(p.Stages, Stage.ReplacesNodes); i >= 0 {
-			return fmt.Errorf("stage %d: clusters of the provider %s have no nodes to replace: expected --provider %s", i+1, base.Provider, server.Kind)
+			return fmt.Errorf(
+				"stage %d: clusters of the provider %s have no nodes to replace: expected --provider %s",
+				i+1,
+				base.Provider,
+				server.Kind,
+			)
 		}
 		return nil
 	}

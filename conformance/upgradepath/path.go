@@ -104,7 +104,11 @@ func Parse(text string, o Options) (*Path, error) {
 	for i, part := range strings.Split(text, ",") {
 		part = strings.TrimSpace(part)
 		if part == "" {
-			return nil, fmt.Errorf("path %q: stage %d is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate", text, i+1)
+			return nil, fmt.Errorf(
+				"path %q: stage %d is empty; write versions separated by commas, such as 1.35+gate,1.36,1.35+gate",
+				text,
+				i+1,
+			)
 		}
 		if strings.HasSuffix(part, "@") || strings.HasSuffix(part, "/") || strings.Contains(part, "@/") {
 			return nil, fmt.Errorf("path %q: stage %d, %q, breaks off: a version follows @, an authorizer chain /", text, i+1, part)
@@ -240,7 +244,11 @@ func (p *Path) checkServers(base matrix.Matrix) error {
 	isAlone := len(base.ControlPlanes) == 0
 	switch {
 	case !can.Members && !isAlone:
-		return fmt.Errorf("--control-planes %d: clusters of the provider %s have one node at most", 1+len(base.ControlPlanes), base.Provider)
+		return fmt.Errorf(
+			"--control-planes %d: clusters of the provider %s have one node at most",
+			1+len(base.ControlPlanes),
+			base.Provider,
+		)
 	case slices.ContainsFunc(base.ControlPlanes, func(version string) bool { return version != "" }):
 		return errors.New("--control-planes-kubernetes: on an upgrade path the stages say which versions API servers have (expected --control-planes alone)")
 	case !p.HighAvailability, can.SeveralServers:
@@ -392,7 +400,11 @@ func (p *Path) checkTarget(i int, stage Stage) (server.Options, error) {
 		return o, gates.CheckState(p.FeatureGate, o.Effective(), requestedGate)
 	}
 	if requestedGate != scenarios.GateDefault && !server.HasGate(o.Effective()) {
-		return o, fmt.Errorf("Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out", o.Effective(), server.GateName)
+		return o, fmt.Errorf(
+			"Kubernetes %s has no feature gate %s, which came with 1.35: leave the gate out",
+			o.Effective(),
+			server.GateName,
+		)
 	}
 	o.Cell.Gate = requestedGate
 	return o, nil
@@ -437,7 +449,11 @@ func (p *Path) checkChange(i int, stage Stage, o server.Options) error {
 	}
 	to, from := version.MustParseGeneric(o.Release.Version).Minor(), version.MustParseGeneric(before.Release.Version).Minor()
 	if p.HighAvailability && max(to, from)-min(to, from) > 1 {
-		return fmt.Errorf("from %s to %s in one step: API servers that run side by side may differ by one minor version", p.Stages[i-1].Kubernetes, stage.Kubernetes)
+		return fmt.Errorf(
+			"from %s to %s in one step: API servers that run side by side may differ by one minor version",
+			p.Stages[i-1].Kubernetes,
+			stage.Kubernetes,
+		)
 	}
 	return nil
 }

@@ -78,12 +78,27 @@ func TestParseTrail(t *testing.T) {
 	}
 	const good = `{"msg": "audit", "request_id": "1", "cluster": "local", "verb": "delete", "actor": {"sub": "alice@corp"}, "resource": {"resource": "pods", "name": "web"}}`
 	rows, err := f.Trail.ParseTrail("trail", []byte("listening on :8080\n"+good+"\n{\"msg\": \"other\"}\n\n"), 7, 3)
-	want := TrailRow{Line: 8, Request: 3, Actor: "alice@corp", Cluster: "local", Verb: "delete", Resource: "pods", Name: "web", Correlation: "1"}
+	want := TrailRow{
+		Line:        8,
+		Request:     3,
+		Actor:       "alice@corp",
+		Cluster:     "local",
+		Verb:        "delete",
+		Resource:    "pods",
+		Name:        "web",
+		Correlation: "1",
+	}
 	if err != nil || len(rows) != 1 || rows[0] != want {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	strict := &TrailFormat{Fields: RowFields{Actor: "actor.sub", Verb: "verb"}}
-	if rows, err := strict.ParseTrail("trail", []byte(`{"actor.sub": "alice@corp", "verb": "delete"}`), 1, 0); err != nil || rows[0].Actor != "alice@corp" {
+	if rows, err := strict.ParseTrail(
+		"trail",
+		[]byte(`{"actor.sub": "alice@corp", "verb": "delete"}`),
+		1,
+		0,
+	); err != nil ||
+		rows[0].Actor != "alice@corp" {
 		t.Errorf("a key with a dot: %+v, %v", rows, err)
 	}
 	for text, want := range map[string]string{
@@ -115,7 +130,14 @@ func TestParseTwoClusters(t *testing.T) {
 		{"cluster: west", "cluster: north", `cluster "north": expected east or west`},
 		{"trail: {", "trail: {cluster: east, ", "with --clusters rows call clusters by these names"},
 	} {
-		if _, err := Parse("f.yaml", []byte(strings.Replace(text, c.from, c.to, 1)), people, "east", "west"); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Parse(
+			"f.yaml",
+			[]byte(strings.Replace(text, c.from, c.to, 1)),
+			people,
+			"east",
+			"west",
+		); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.to, err)
 		}
 	}

@@ -101,7 +101,14 @@ func NewJudge(f *File, e *Evidence, account string, groups map[string][]string) 
 	if len(e.Sent) != len(f.Requests) {
 		return nil, fmt.Errorf("there is evidence of %d requests, not of %d", len(e.Sent), len(f.Requests))
 	}
-	j := &Judge{file: f, evidence: e, account: account, groups: groups, fences: map[string][]time.Time{}, windows: make([][]arrival, len(e.Sent))}
+	j := &Judge{
+		file:     f,
+		evidence: e,
+		account:  account,
+		groups:   groups,
+		fences:   map[string][]time.Time{},
+		windows:  make([][]arrival, len(e.Sent)),
+	}
 	logs := map[string][]json.RawMessage{f.firstCluster(): e.Events}
 	if len(f.clusters) > 1 {
 		logs[f.clusters[1]] = e.SecondClusterEvents
@@ -124,7 +131,11 @@ func (j *Judge) readLog(cluster string, events []*auditv1.Event) {
 		if cluster != "" {
 			clusterText = " of the cluster " + cluster
 		}
-		j.unknown = fmt.Sprintf("the audit log%s does not show %s: it is not the log of that cluster, or its policy leaves out lists of pods", clusterText, missing)
+		j.unknown = fmt.Sprintf(
+			"the audit log%s does not show %s: it is not the log of that cluster, or its policy leaves out lists of pods",
+			clusterText,
+			missing,
+		)
 		return
 	}
 	j.fences[cluster] = fences

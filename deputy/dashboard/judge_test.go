@@ -25,10 +25,12 @@ func logLine(n int, as, verb, resource, name, more string) json.RawMessage {
 	if strings.HasPrefix(resource, "selfsubject") {
 		group = `"apiGroup": "authorization.k8s.io",`
 	}
-	return json.RawMessage(fmt.Sprintf(`{"auditID": "%d-%s-%s", "stage": "ResponseComplete", "user": {"username": "dashboard"}, %s %s "verb": %q,
+	return json.RawMessage(
+		fmt.Sprintf(`{"auditID": "%d-%s-%s", "stage": "ResponseComplete", "user": {"username": "dashboard"}, %s %s "verb": %q,
 		"objectRef": {%s "resource": %q, "namespace": "shop", "name": %q}, "responseStatus": {"code": 200},
 		"requestReceivedTimestamp": "2026-01-01T00:00:%02d.000000Z", "stageTimestamp": "2026-01-01T00:00:%02d.500000Z"}`,
-		n, verb, resource, impersonated, more, verb, group, resource, name, n, n))
+			n, verb, resource, impersonated, more, verb, group, resource, name, n, n),
+	)
 }
 
 func fenceLine(n int, marker string) json.RawMessage {
@@ -79,7 +81,13 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	if got := judgeEvents(t, []json.RawMessage{look, review, deletion, fences[0], fences[2]}); !strings.Contains(got, "unknown: the audit log does not show the request past the dashboard that was sent before request 2") {
+	if got := judgeEvents(
+		t,
+		[]json.RawMessage{look, review, deletion, fences[0], fences[2]},
+	); !strings.Contains(
+		got,
+		"unknown: the audit log does not show the request past the dashboard that was sent before request 2",
+	) {
 		t.Errorf("without a fence: %q", got)
 	}
 }
@@ -112,7 +120,11 @@ func TestJudgeAsks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := judgeFile(t, f, &Evidence{Sent: []SentRequest{{Fence: "f0", Code: 200}}, End: "end", Events: append(c.events, fences...)})
+			got := judgeFile(
+				t,
+				f,
+				&Evidence{Sent: []SentRequest{{Fence: "f0", Code: 200}}, End: "end", Events: append(c.events, fences...)},
+			)
 			if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 				t.Errorf("found %q, want %q", got, c.want)
 			}

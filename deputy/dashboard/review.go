@@ -97,7 +97,12 @@ func (j *Judge) findReview(out *Findings, person string, a Attributes, kind Revi
 		return nil, "there is none at that cluster: another one was asked"
 	case len(earlierReviews) > 0:
 		last := earlierReviews[len(earlierReviews)-1]
-		return nil, fmt.Sprintf("there is none about that: the last of %d (%s) asks about %q", len(earlierReviews), last.kind, last.attributes)
+		return nil, fmt.Sprintf(
+			"there is none about that: the last of %d (%s) asks about %q",
+			len(earlierReviews),
+			last.kind,
+			last.attributes,
+		)
 	case len(ofCluster) > 0:
 		return nil, "there is none before it: the first comes after"
 	}

@@ -118,7 +118,10 @@ func (t *TrailFormat) parseRow(text []byte) (row TrailRow, isRow bool, err error
 		return row, false, nil
 	}
 	if !isObject {
-		return row, false, fmt.Errorf("expected a JSON object, got %.60q (trail.only in the file of --requests says which lines are rows)", text)
+		return row, false, fmt.Errorf(
+			"expected a JSON object, got %.60q (trail.only in the file of --requests says which lines are rows)",
+			text,
+		)
 	}
 	for path, want := range t.Only {
 		if got, _ := textAt(object, path); got != want {

@@ -150,7 +150,11 @@ func (o Options) checkTiers() error {
 		}
 	}
 	if o.DefaultTier != "" && !slices.Contains(Tiers(), o.DefaultTier) {
-		return fmt.Errorf("there is no tier %q for those who are in no group (expected one of %s)", o.DefaultTier, strings.Join(Tiers(), ", "))
+		return fmt.Errorf(
+			"there is no tier %q for those who are in no group (expected one of %s)",
+			o.DefaultTier,
+			strings.Join(Tiers(), ", "),
+		)
 	}
 	return nil
 }
@@ -195,7 +199,8 @@ func proxy(target *url.URL, transport http.RoundTripper, rewrite func(http.Heade
 func dropIdentity(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
-		return plain == "Authorization" || plain == "Cookie" || plain == auditIDHeader || strings.HasPrefix(plain, "Impersonate-") || strings.HasPrefix(plain, "X-Remote-")
+		return plain == "Authorization" || plain == "Cookie" || plain == auditIDHeader || strings.HasPrefix(plain, "Impersonate-") ||
+			strings.HasPrefix(plain, "X-Remote-")
 	})
 }
 

@@ -69,8 +69,15 @@ func TestDeputy(t *testing.T) {
 		{"a subject of spaces", tiers, reference.User{Subject: " ", Groups: []string{"all"}}, nil, 403, nil},
 		{"a subject of the system", tiers, reference.User{Subject: "system:kube-scheduler", Groups: []string{"all"}}, nil, 403, nil},
 		{"a client that says who it is", tiers, reference.User{Subject: "alice", Groups: []string{"all"}}, http.Header{
-			"Impersonate-User": {"root"}, "Impersonate-Group": {"system:masters"}, "Impersonate-Uid": {"1"}, "Impersonate-Extra-a": {"b"}, "Impersonate_user": {"root"},
-			"Authorization": {"Bearer other"}, "Cookie": {"session=1"}, "X-Remote-User": {"root"}, "Audit-Id": {"mine"},
+			"Impersonate-User":    {"root"},
+			"Impersonate-Group":   {"system:masters"},
+			"Impersonate-Uid":     {"1"},
+			"Impersonate-Extra-a": {"b"},
+			"Impersonate_user":    {"root"},
+			"Authorization":       {"Bearer other"},
+			"Cookie":              {"session=1"},
+			"X-Remote-User":       {"root"},
+			"Audit-Id":            {"mine"},
 		}, 200, http.Header{"Authorization": {"Bearer own"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"periscope-tier:read"}}},
 		{"a client that has headers dropped", tiers, reference.User{Subject: "alice", Groups: []string{"all"}}, http.Header{"Connection": {"keep-alive, Impersonate-User"}}, 400, nil},
 	} {
@@ -98,7 +105,10 @@ func TestDeputy(t *testing.T) {
 			if diff := cmp.Diff(c.want, identity(*got)); diff != "" {
 				t.Error(diff)
 			}
-			if id := got.Get("Audit-Id"); id != rows[0].AuditID || id == "mine" || rows[0].Actor != c.user.Subject || rows[0].URI != "/api/v1/pods?limit=5" {
+			if id := got.Get(
+				"Audit-Id",
+			); id != rows[0].AuditID || id == "mine" || rows[0].Actor != c.user.Subject ||
+				rows[0].URI != "/api/v1/pods?limit=5" {
 				t.Errorf("audit ID %q, row %+v", id, rows[0])
 			}
 		})
@@ -123,7 +133,10 @@ func TestDefaultTier(t *testing.T) {
 			t.Errorf("%q: code %d, %q, want %s", groups, code, got.Get("Impersonate-Group"), want)
 		}
 	}
-	if _, err := reference.New(reference.Options{DefaultTier: "owner"}); err == nil || !strings.Contains(err.Error(), `there is no tier "owner"`) {
+	if _, err := reference.New(
+		reference.Options{DefaultTier: "owner"},
+	); err == nil ||
+		!strings.Contains(err.Error(), `there is no tier "owner"`) {
 		t.Error(err)
 	}
 }
@@ -164,10 +177,16 @@ func TestAgent(t *testing.T) {
 		want  http.Header
 	}{
 		{"passes impersonation on as it is", http.Header{
-			"Impersonate-User": {"alice"}, "Impersonate-Group": {"a", "b"}, "Impersonate-Uid": {"1"}, "Impersonate-Extra-Corp.example%2fteam": {"blue", "green"},
+			"Impersonate-User":                      {"alice"},
+			"Impersonate-Group":                     {"a", "b"},
+			"Impersonate-Uid":                       {"1"},
+			"Impersonate-Extra-Corp.example%2fteam": {"blue", "green"},
 		}, 200, http.Header{
-			"Authorization":    {"Bearer agent"},
-			"Impersonate-User": {"alice"}, "Impersonate-Group": {"a", "b"}, "Impersonate-Uid": {"1"}, "Impersonate-Extra-Corp.example%2fteam": {"blue", "green"},
+			"Authorization":                         {"Bearer agent"},
+			"Impersonate-User":                      {"alice"},
+			"Impersonate-Group":                     {"a", "b"},
+			"Impersonate-Uid":                       {"1"},
+			"Impersonate-Extra-Corp.example%2fteam": {"blue", "green"},
 		}},
 		{"has its own token", http.Header{"Impersonate-User": {"alice"}, "Authorization": {"Bearer other", "Basic x"}, "X-Remote-User": {"root"}, "Cookie": {"a"}}, 200, http.Header{
 			"Authorization": {"Bearer agent"}, "Impersonate-User": {"alice"},

@@ -81,9 +81,25 @@ func (p claimPayer) prepare(ctx context.Context, b *Bench, n int) (user string, 
 	needs := &scenarios.Scenario{ID: namespace, Requestors: map[string]scenarios.Requestor{account: {ServiceAccount: p.account(namespace)}}}
 	subject := scenarios.Subject{User: user}
 	groups := []string{resourcev1.GroupName}
-	needs.Grants = append(needs.Grants, scenarios.Grant{Subject: subject, Namespace: namespace, Verbs: []string{"patch"}, APIGroups: groups, Resources: []string{"resourceclaims/status"}})
+	needs.Grants = append(needs.Grants,
+		scenarios.Grant{
+			Subject:   subject,
+			Namespace: namespace,
+			Verbs:     []string{"patch"},
+			APIGroups: groups,
+			Resources: []string{"resourceclaims/status"},
+		},
+	)
 	if p.verb != "" {
-		needs.Grants = append(needs.Grants, scenarios.Grant{Subject: subject, Namespace: namespace, Verbs: []string{p.verb + ":patch"}, APIGroups: groups, Resources: []string{"resourceclaims/driver"}})
+		needs.Grants = append(needs.Grants,
+			scenarios.Grant{
+				Subject:   subject,
+				Namespace: namespace,
+				Verbs:     []string{p.verb + ":patch"},
+				APIGroups: groups,
+				Resources: []string{"resourceclaims/driver"},
+			},
+		)
 	}
 	granted, err := b.replayer.Provision(ctx, needs)
 	if err != nil {
@@ -92,7 +108,9 @@ func (p claimPayer) prepare(ctx context.Context, b *Bench, n int) (user string, 
 	allocated, reported := claimStatus(nodeOf(namespace), n)
 	claims := b.client.ResourceV1().ResourceClaims(namespace)
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim"}}
-	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "things"}}}
+	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{
+		{Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "things"}},
+	}
 	if claim, err = claims.Create(ctx, claim, metav1.CreateOptions{}); err != nil {
 		return user, nil, err
 	}

@@ -81,7 +81,10 @@ func (p payer) sender(t testing.TB, b *Bench, g *gate, n int) (a actor, send fun
 		t.Fatal(err)
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: subject}}
-	if _, err = b.client.CoreV1().ConfigMaps(a.namespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err = b.client.CoreV1().
+		ConfigMaps(a.namespace).
+		Create(t.Context(), object, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	body, err := p.patch(n)
@@ -90,7 +93,9 @@ func (p payer) sender(t testing.TB, b *Bench, g *gate, n int) (a actor, send fun
 	}
 	client := kubernetes.NewForConfigOrDie(g.config(a.token))
 	return a, func() error {
-		_, err := client.CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.MergePatchType, body, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := client.CoreV1().
+			ConfigMaps(a.namespace).
+			Patch(t.Context(), subject, types.MergePatchType, body, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 }
@@ -106,8 +111,11 @@ func costs(t *testing.T, b *Bench) {
 	var table strings.Builder
 	table.WriteString(costHead(costFields))
 	chart := statistics.Chart{
-		Label: "checks per request by fields that a request changes", Height: 360, Alone: true,
-		X: statistics.Axis{Label: "fields that a request changes; of a claim, drivers", Log: true}, Y: statistics.Axis{Label: "checks per request", Log: true},
+		Label:  "checks per request by fields that a request changes",
+		Height: 360,
+		Alone:  true,
+		X:      statistics.Axis{Label: "fields that a request changes; of a claim, drivers", Log: true},
+		Y:      statistics.Axis{Label: "checks per request", Log: true},
 	}
 	for _, p := range payers() {
 		_, _ = fmt.Fprintf(&table, "| %s | %s |", p.name, p.holds)
@@ -171,8 +179,13 @@ func claim(curves []statistics.Curve) string {
 			within = append(within, text)
 		}
 	}
-	return fmt.Sprintf("- within it, however many fields change: %s;\n- beyond it, but not growing: %s;\n- growing with the fields, with %.0f of them: %s.\n",
-		strings.Join(within, ", "), strings.Join(fixed, ", "), curves[0].Points[len(curves[0].Points)-1].X, strings.Join(growing, ", "))
+	return fmt.Sprintf(
+		"- within it, however many fields change: %s;\n- beyond it, but not growing: %s;\n- growing with the fields, with %.0f of them: %s.\n",
+		strings.Join(within, ", "),
+		strings.Join(fixed, ", "),
+		curves[0].Points[len(curves[0].Points)-1].X,
+		strings.Join(growing, ", "),
+	)
 }
 
 // BenchmarkFlood measures how many checks the authorizer must answer if actors send requests of 256 labels without

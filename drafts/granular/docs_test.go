@@ -32,7 +32,13 @@ func TestDocumentedClaims(t *testing.T) {
 	for _, subject := range slices.Sorted(maps.Keys(counts)) {
 		list = append(list, fmt.Sprintf("%d in %s", counts[subject], subject))
 	}
-	docs.ComparePart(t, "../../docs/granular.md", "granular-status", fmt.Sprintf("%d scenarios: %s.\n", all, strings.Join(list, ", ")), *update)
+	docs.ComparePart(
+		t,
+		"../../docs/granular.md",
+		"granular-status",
+		fmt.Sprintf("%d scenarios: %s.\n", all, strings.Join(list, ", ")),
+		*update,
+	)
 }
 
 // TestDocumentedSections compares the table of docs/granular-kep.md with the scenarios.

@@ -119,9 +119,11 @@ func reviewsOfOneself(t *testing.T, b *Bench) {
 					Verb: verb, Group: o.resource.Group, Resource: o.resource.Resource, Subresource: s.RequestOf(a).Subresource,
 					Namespace: who.namespace, Name: o.objectName(s.RequestOf(a)),
 				}
-				review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
-					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked},
-				}, metav1.CreateOptions{})
+				review, err := client.AuthorizationV1().
+					SelfSubjectAccessReviews().
+					Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+						Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked},
+					}, metav1.CreateOptions{})
 				if err != nil || review.Status.Allowed != (answer == "yes") {
 					t.Errorf("%s/%s: of %s its actor is told %t, %v", s.ID, a.Name, verb, review.Status.Allowed, err)
 				}
@@ -172,8 +174,12 @@ spec:
 	}
 	t.Cleanup(g.Close)
 	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": gizmos.GroupVersion().String(), "kind": "Gizmo", "metadata": map[string]any{"name": subject},
-		"status": map[string]any{"conditions": []any{map[string]any{"type": "A", "status": "0"}, map[string]any{"type": "B", "status": "0"}}},
+		"apiVersion": gizmos.GroupVersion().String(),
+		"kind":       "Gizmo",
+		"metadata":   map[string]any{"name": subject},
+		"status": map[string]any{
+			"conditions": []any{map[string]any{"type": "A", "status": "0"}, map[string]any{"type": "B", "status": "0"}},
+		},
 	}}
 	if err := poll(t.Context(), "the custom resource", func(ctx context.Context) (bool, error) {
 		_, err := b.admin.Resource(gizmos).Namespace(a.namespace).Create(ctx, object, metav1.CreateOptions{})
@@ -222,7 +228,8 @@ spec:
 		if conditions["x-kubernetes-list-map-keys"] == nil {
 			delete(conditions, "x-kubernetes-list-map-keys")
 		}
-		if _, err := b.admin.Resource(crds).Update(t.Context(), &unstructured.Unstructured{Object: document}, metav1.UpdateOptions{}); err != nil {
+		if _, err := b.admin.Resource(crds).
+			Update(t.Context(), &unstructured.Unstructured{Object: document}, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if keyed {
@@ -261,7 +268,8 @@ func (s *stranger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		review.Response.Allowed, review.Response.Result = false, &metav1.Status{Code: http.StatusForbidden, Message: err.Error()}
 	} else if s.patches {
 		patch := admissionv1.PatchTypeJSONPatch
-		review.Response.Patch, review.Response.PatchType = []byte(`[{"op":"add","path":"/metadata/annotations","value":{"seen":"yes"}}]`), &patch
+		review.Response.Patch = []byte(`[{"op":"add","path":"/metadata/annotations","value":{"seen":"yes"}}]`)
+		review.Response.PatchType = &patch
 	}
 	review.Request = nil
 	_ = json.NewEncoder(w).Encode(review)
@@ -314,7 +322,14 @@ func (s *stranger) judge(ctx context.Context, r *admissionv1.AdmissionRequest) e
 }
 
 func (s *stranger) ask(ctx context.Context, client kubernetes.Interface, r *admissionv1.AdmissionRequest, verb string) bool {
-	at := &authorizationv1.ResourceAttributes{Verb: verb, Group: r.Resource.Group, Resource: r.Resource.Resource, Subresource: r.SubResource, Namespace: r.Namespace, Name: r.Name}
+	at := &authorizationv1.ResourceAttributes{
+		Verb:        verb,
+		Group:       r.Resource.Group,
+		Resource:    r.Resource.Resource,
+		Subresource: r.SubResource,
+		Namespace:   r.Namespace,
+		Name:        r.Name,
+	}
 	if r.Resource.Resource == "namespaces" {
 		at.Namespace = r.Name
 	}
@@ -326,7 +341,13 @@ func (s *stranger) ask(ctx context.Context, client kubernetes.Interface, r *admi
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
 	review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{User: r.UserInfo.Username, Groups: r.UserInfo.Groups, UID: r.UserInfo.UID, Extra: extra, ResourceAttributes: at},
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               r.UserInfo.Username,
+			Groups:             r.UserInfo.Groups,
+			UID:                r.UserInfo.UID,
+			Extra:              extra,
+			ResourceAttributes: at,
+		},
 	}, metav1.CreateOptions{})
 	return err == nil && review.Status.Allowed
 }
@@ -361,7 +382,11 @@ func enforcesByWebhooks(t *testing.T, b *Bench) {
 			if c.name == "is not there" {
 				at = "https://127.0.0.1:2"
 			}
-			results, err := b.Run(t.Context(), Enforcement{Kind: Webhook, Descriptions: set, URL: at + "/validate", CA: served.CA, Kubeconfig: s.kubeconfig}, all)
+			results, err := b.Run(
+				t.Context(),
+				Enforcement{Kind: Webhook, Descriptions: set, URL: at + "/validate", CA: served.CA, Kubeconfig: s.kubeconfig},
+				all,
+			)
 			b.remove(t)
 			if _, missing := os.Stat(s.kubeconfig); missing != nil {
 				t.Error(missing)

@@ -34,7 +34,15 @@ func (b *Bench) open(ctx context.Context, enforcement Enforcement) (*gate, error
 }
 
 func (g *gate) serveReference(ctx context.Context, b *Bench, enforcement Enforcement) error {
-	e, err := enforcer.New(enforcer.Options{Backend: b.server.Admin(), Group: executors, Descriptions: enforcement.Descriptions, Steps: enforcement.Steps, Record: g.keep})
+	e, err := enforcer.New(
+		enforcer.Options{
+			Backend:      b.server.Admin(),
+			Group:        executors,
+			Descriptions: enforcement.Descriptions,
+			Steps:        enforcement.Steps,
+			Record:       g.keep,
+		},
+	)
 	if err != nil {
 		return err
 	}

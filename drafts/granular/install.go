@@ -71,7 +71,9 @@ func (b *Bench) writeKubeconfig(path string) error {
 func (b *Bench) waitEnforced(ctx context.Context, want bool) error {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "canary"}}
 	return poll(ctx, "what the API server shall enforce", func(ctx context.Context) (bool, error) {
-		_, err := b.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := b.client.CoreV1().
+			ConfigMaps(metav1.NamespaceDefault).
+			Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		refused := err != nil && strings.Contains(err.Error(), "granular-canary")
 		return refused == want, nil
 	})

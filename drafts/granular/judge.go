@@ -111,7 +111,11 @@ func (j *judgement) compareChecks(kind string, a *Attempt, o *observation) {
 		return
 	}
 	names := func(c enforcer.Check) bool { return !c.Allowed && strings.Contains(o.Message, c.Verb) }
-	j.expect(slices.ContainsFunc(o.decision.Checks, names), "message %q, expected a permission in it that the authorizer has refused", o.Message)
+	j.expect(
+		slices.ContainsFunc(o.decision.Checks, names),
+		"message %q, expected a permission in it that the authorizer has refused",
+		o.Message,
+	)
 }
 
 func renderCheck(c enforcer.Check) string {
@@ -125,7 +129,12 @@ func renderCheck(c enforcer.Check) string {
 func (j *judgement) compareFields(o *observation) {
 	fields := o.decision.Fields
 	if o.predicted && fields >= 0 {
-		j.expect(fields >= len(o.chains), "the enforcer says that %d fields change, the model that %d permissions are needed", fields, len(o.chains))
+		j.expect(
+			fields >= len(o.chains),
+			"the enforcer says that %d fields change, the model that %d permissions are needed",
+			fields,
+			len(o.chains),
+		)
 	}
 	if o.Result != nil {
 		most := countDifferences(withoutServerFields(o.Before), withoutServerFields(o.Result))
@@ -177,7 +186,12 @@ func (j *judgement) compareReviews(kind string, want *Request, o *observation) {
 	var claimedReviews, seenReviews []authorizationv1.ResourceAttributes
 	for _, c := range o.decision.Checks {
 		if kind == Reference {
-			j.expect(c.ResourceAttributes == right(c.Verb), "the enforcer says that it asked %v, expected %v", c.ResourceAttributes, right(c.Verb))
+			j.expect(
+				c.ResourceAttributes == right(c.Verb),
+				"the enforcer says that it asked %v, expected %v",
+				c.ResourceAttributes,
+				right(c.Verb),
+			)
 		}
 		if isGranularVerb(c.Verb) {
 			claimedReviews = append(claimedReviews, right(c.Verb))

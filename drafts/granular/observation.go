@@ -98,7 +98,9 @@ func (o *observation) compareUsers() (problems []string) {
 	for _, r := range o.Reviews {
 		who := scenarios.UserOf(r.Spec.User, r.Spec.UID, r.Spec.Groups, r.Spec.Extra)
 		if who.Render() != sender.Render() {
-			problems = append(problems, fmt.Sprintf("the authorizer was asked about %s, and the request was of %s", who.Render(), sender.Render()))
+			problems = append(problems,
+				fmt.Sprintf("the authorizer was asked about %s, and the request was of %s", who.Render(), sender.Render()),
+			)
 		}
 	}
 	return problems

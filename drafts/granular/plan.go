@@ -28,7 +28,10 @@ func newPlan(on server.Options, enforcement Enforcement, all []*Scenario) *plan 
 		// No case has the level core: a draft requires nothing.
 		c := product.NewCase(enforcement.Kind, t.ID(), scenarios.Extended, "sig-auth", "KEP-3617", string(t.attempt.Outcome))
 		if !t.attempt.applies(enforcement.Kind) {
-			c.NotRun = &product.NotRun{Cause: reports.CauseTarget, Why: "without the ordinary permission the API server refuses before admission"}
+			c.NotRun = &product.NotRun{
+				Cause: reports.CauseTarget,
+				Why:   "without the ordinary permission the API server refuses before admission",
+			}
 		}
 		p.cases = append(p.cases, c)
 		p.byID[c.ID] = t

@@ -87,8 +87,15 @@ func (f *flags) featureGates() (map[string]bool, error) {
 // serverOptions returns the options of the API server behind the enforcer.
 func serverOptions(release local.Release, binaries *local.Binaries) server.Options {
 	return server.Options{
-		Cell:    verdicts.Cell{Name: release.Minor + "-gate-" + string(scenarios.GateDefault), Provider: server.Local, Kubernetes: release.Version, Gate: scenarios.GateDefault},
-		Release: release, Binaries: binaries, NoAudit: true,
+		Cell: verdicts.Cell{
+			Name:       release.Minor + "-gate-" + string(scenarios.GateDefault),
+			Provider:   server.Local,
+			Kubernetes: release.Version,
+			Gate:       scenarios.GateDefault,
+		},
+		Release:  release,
+		Binaries: binaries,
+		NoAudit:  true,
 	}
 }
 
@@ -149,7 +156,10 @@ func (f *flags) enforcement(i *product.Invocation) (enforcement Enforcement, err
 	case f.url != "":
 		enforcement.Kind = Webhook
 		if !isWebhookURL(f.url) {
-			return enforcement, fmt.Errorf("--enforcer-url %q: expected https://HOST:PORT/PATH: API servers ask no other admission webhooks", f.url)
+			return enforcement, fmt.Errorf(
+				"--enforcer-url %q: expected https://HOST:PORT/PATH: API servers ask no other admission webhooks",
+				f.url,
+			)
 		}
 	}
 	if enforcement.Descriptions, err = f.loadDescriptions(i); err != nil {
@@ -179,7 +189,10 @@ func isWebhookURL(text string) bool {
 // because everybody may be able to read it.
 func checkNewFile(flag, path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return &usage.Error{Problem: fmt.Sprintf("--%s %s is there already", flag, path), Hint: "name a new file, or remove that one if an earlier run has left it"}
+		return &usage.Error{
+			Problem: fmt.Sprintf("--%s %s is there already", flag, path),
+			Hint:    "name a new file, or remove that one if an earlier run has left it",
+		}
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}

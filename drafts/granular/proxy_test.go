@@ -48,7 +48,10 @@ func refusesStrangers(t *testing.T, b *Bench) {
 	patch := func(change func(*rest.Config)) error {
 		c := rest.CopyConfig(config)
 		change(c)
-		_, err := kubernetes.NewForConfigOrDie(c).CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{})
+		_, err := kubernetes.NewForConfigOrDie(c).
+			CoreV1().
+			ConfigMaps(a.namespace).
+			Patch(t.Context(), subject, types.MergePatchType, []byte(`{"data":{"a":"2"}}`), metav1.PatchOptions{})
 		return err
 	}
 	if err := patch(func(c *rest.Config) { c.BearerToken = "" }); !apierrors.IsUnauthorized(err) {
@@ -92,7 +95,9 @@ func refusesBodies(t *testing.T, b *Bench) {
 	// The answer reveals the stored data to an actor who may not read it.
 	guess := func(value string) error {
 		body := `[{"op":"test","path":"/data/a","value":"` + value + `"},{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]`
-		_, err := client.CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.JSONPatchType, []byte(body), metav1.PatchOptions{})
+		_, err := client.CoreV1().
+			ConfigMaps(a.namespace).
+			Patch(t.Context(), subject, types.JSONPatchType, []byte(body), metav1.PatchOptions{})
 		return err
 	}
 	if err := guess("2"); !apierrors.IsInvalid(err) {
@@ -113,7 +118,9 @@ func doesWhatWasChecked(t *testing.T, b *Bench) {
 	var client *kubernetes.Clientset
 	steps := enforcer.Reference()
 	steps.Decide = func(fields []enforcer.ChangedField, ask enforcer.Ask) (*enforcer.MissingPermission, error) {
-		_, err := b.client.CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.MergePatchType, []byte(`{"metadata":{"labels":{"other":"x"}}}`), metav1.PatchOptions{})
+		_, err := b.client.CoreV1().
+			ConfigMaps(a.namespace).
+			Patch(t.Context(), subject, types.MergePatchType, []byte(`{"metadata":{"labels":{"other":"x"}}}`), metav1.PatchOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +139,9 @@ func doesWhatWasChecked(t *testing.T, b *Bench) {
 			o.Force = &force
 		}
 		// The label is removed first, because adding it again would not be a change.
-		_, err := b.client.CoreV1().ConfigMaps(a.namespace).Patch(t.Context(), subject, types.MergePatchType, []byte(`{"metadata":{"labels":{"other":null}}}`), metav1.PatchOptions{})
+		_, err := b.client.CoreV1().
+			ConfigMaps(a.namespace).
+			Patch(t.Context(), subject, types.MergePatchType, []byte(`{"metadata":{"labels":{"other":null}}}`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +169,9 @@ func keepsToTheActor(t *testing.T, b *Bench) {
 	}
 	t.Cleanup(g.Close)
 	client := kubernetes.NewForConfigOrDie(g.config(a.token))
-	_, err = client.RbacV1().Roles(a.namespace).Patch(t.Context(), account, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	_, err = client.RbacV1().
+		Roles(a.namespace).
+		Patch(t.Context(), account, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no use in this API group") {
 		t.Errorf("got %v", err)
 	}
@@ -238,10 +249,13 @@ spec:
 		t.Fatal(err)
 	}
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
-	if _, err := b.admin.Resource(crds).Create(t.Context(), crd, strict); err == nil || !strings.Contains(err.Error(), "x-kubernetes-permission-verb") {
+	if _, err := b.admin.Resource(crds).
+		Create(t.Context(), crd, strict); err == nil ||
+		!strings.Contains(err.Error(), "x-kubernetes-permission-verb") {
 		t.Errorf("strictly: %v", err)
 	}
-	created, err := b.admin.Resource(crds).Create(t.Context(), crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore, DryRun: []string{metav1.DryRunAll}})
+	created, err := b.admin.Resource(crds).
+		Create(t.Context(), crd, metav1.CreateOptions{FieldValidation: metav1.FieldValidationIgnore, DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,13 @@ func (p *plan) Conclude(results []reports.Result, evidence record.View) (*report
 		g.Facts = append(g.Facts, reports.Fact{Name: "enforcer", Value: p.by.URL})
 	}
 	for _, stray := range observedGroup.Strays {
-		r.AddUnknown(fmt.Sprintf("the authorizer was asked for %s about %s, who makes no attempt", stray.Spec.ResourceAttributes.Verb, stray.Spec.User))
+		r.AddUnknown(
+			fmt.Sprintf(
+				"the authorizer was asked for %s about %s, who makes no attempt",
+				stray.Spec.ResourceAttributes.Verb,
+				stray.Spec.User,
+			),
+		)
 	}
 	return r, nil
 }
@@ -87,7 +93,10 @@ func (p *plan) countSections(results []reports.Result) reports.Table {
 		all.add(result, !seen[s.ID])
 		seen[s.ID] = true
 	}
-	table := reports.Table{Columns: []string{"section of KEP-3617", "scenarios", "attempts", "failed", "invalid", "not applicable"}, Numeric: []int{1, 2, 3, 4, 5}}
+	table := reports.Table{
+		Columns: []string{"section of KEP-3617", "scenarios", "attempts", "failed", "invalid", "not applicable"},
+		Numeric: []int{1, 2, 3, 4, 5},
+	}
 	for _, s := range slices.SortedFunc(maps.Values(bySection), func(a, b *section) int { return strings.Compare(a.name, b.name) }) {
 		table.Rows = append(table.Rows, s.row())
 	}

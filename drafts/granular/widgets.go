@@ -41,7 +41,11 @@ func (b *Bench) installWidgets(ctx context.Context) error {
 		return err
 	}
 	older := schema.GroupVersion{Group: widgets.Group, Version: "v1beta1"}
-	for _, gvr := range []schema.GroupVersionResource{widgets.WithResource("widgets"), older.WithResource("widgets"), widgets.WithResource("widgetsets")} {
+	for _, gvr := range []schema.GroupVersionResource{
+		widgets.WithResource("widgets"),
+		older.WithResource("widgets"),
+		widgets.WithResource("widgetsets"),
+	} {
 		if err := b.waitServed(ctx, gvr); err != nil {
 			return err
 		}

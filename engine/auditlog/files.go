@@ -47,7 +47,10 @@ func Files(path string) (logs, leftOut []string, err error) {
 		}
 	}
 	if len(logs) == 0 {
-		return nil, nil, fmt.Errorf("%s: the folder has no audit log (expected files such as audit.log, audit.log.1.gz, events.jsonl.zst)", path)
+		return nil, nil, fmt.Errorf(
+			"%s: the folder has no audit log (expected files such as audit.log, audit.log.1.gz, events.jsonl.zst)",
+			path,
+		)
 	}
 	return logs, leftOut, nil
 }

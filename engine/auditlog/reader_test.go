@@ -102,7 +102,9 @@ func TestRead(t *testing.T) {
 					}
 					bad = append(bad, at+" "+b.Why)
 				}
-				if got.stats.Events != c.events || got.stats.Repeated != c.again || got.stats.Refused != c.refused || got.stats.Bad != int64(len(c.bad)) || got.stats.Bytes != int64(len(c.log)) {
+				if got.stats.Events != c.events || got.stats.Repeated != c.again || got.stats.Refused != c.refused ||
+					got.stats.Bad != int64(len(c.bad)) ||
+					got.stats.Bytes != int64(len(c.log)) {
 					t.Errorf("got %+v", got.stats)
 				}
 				if diff := cmp.Diff(c.users, got.users); diff != "" {
@@ -135,7 +137,15 @@ func TestReadLikeDecodingEveryLine(t *testing.T) {
 	}
 	got := read(t, bytes.NewReader(log.Bytes()))
 	if got.stats.Events != lines || len(got.users) != want || want != impersonated || got.stats.Bad != 0 {
-		t.Errorf("%d events, %d impersonate; decoded %d and %d, written %d; %d bad", got.stats.Events, len(got.users), lines, impersonated, want, got.stats.Bad)
+		t.Errorf(
+			"%d events, %d impersonate; decoded %d and %d, written %d; %d bad",
+			got.stats.Events,
+			len(got.users),
+			lines,
+			impersonated,
+			want,
+			got.stats.Bad,
+		)
 	}
 }
 
@@ -163,9 +173,14 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string][]byte{
-		"audit.log": []byte(plain + "\n"), "audit.log.1.gz": zipped.Bytes(), "audit-2026-01-02T15-04-05.000.log": []byte(other + "\n"),
-		"part.jsonl.zst": zs.EncodeAll([]byte(plain+"\n"), nil), "cut.log.gz": zipped.Bytes()[:zipped.Len()-20], "broken.log.gz": {0x1f, 0x8b, 1},
-		"empty.log": nil, "notes.txt": []byte("no log"),
+		"audit.log":                         []byte(plain + "\n"),
+		"audit.log.1.gz":                    zipped.Bytes(),
+		"audit-2026-01-02T15-04-05.000.log": []byte(other + "\n"),
+		"part.jsonl.zst":                    zs.EncodeAll([]byte(plain+"\n"), nil),
+		"cut.log.gz":                        zipped.Bytes()[:zipped.Len()-20],
+		"broken.log.gz":                     {0x1f, 0x8b, 1},
+		"empty.log":                         nil,
+		"notes.txt":                         []byte("no log"),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)

@@ -52,7 +52,11 @@ var verbs = []struct {
 }{{"get", true}, {"list", false}, {"watch", false}, {"update", true}, {"patch", true}, {"create", false}}
 
 var resources = []struct{ group, version, resource string }{
-	{"", "v1", "pods"}, {"", "v1", "configmaps"}, {"", "v1", "events"}, {"apps", "v1", "deployments"}, {"coordination.k8s.io", "v1", "leases"},
+	{"", "v1", "pods"},
+	{"", "v1", "configmaps"},
+	{"", "v1", "events"},
+	{"apps", "v1", "deployments"},
+	{"coordination.k8s.io", "v1", "leases"},
 }
 
 // event has its fields in the order in which API servers write them.
@@ -95,27 +99,49 @@ func line(random *rand.Rand, at time.Time, as bool) ([]byte, error) {
 	}
 	account := fmt.Sprintf("controller-%d", random.IntN(30))
 	e := event{
-		Kind: "Event", APIVersion: "audit.k8s.io/v1", Level: "Metadata", Stage: "ResponseComplete",
-		AuditID:    fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", random.Uint32(), random.IntN(1<<16), random.IntN(1<<12), random.IntN(1<<12), random.Int64N(1<<48)),
-		RequestURI: path, Verb: v.verb, SourceIPs: []string{fmt.Sprintf("10.0.%d.%d", random.IntN(256), random.IntN(256))},
-		UserAgent: "kube-controller-manager/v1.37.1 (linux/amd64) kubernetes/0123456/system:serviceaccount:kube-system",
+		Kind:       "Event",
+		APIVersion: "audit.k8s.io/v1",
+		Level:      "Metadata",
+		Stage:      "ResponseComplete",
+		AuditID: fmt.Sprintf(
+			"%08x-%04x-4%03x-8%03x-%012x",
+			random.Uint32(),
+			random.IntN(1<<16),
+			random.IntN(1<<12),
+			random.IntN(1<<12),
+			random.Int64N(1<<48),
+		),
+		RequestURI: path,
+		Verb:       v.verb,
+		SourceIPs:  []string{fmt.Sprintf("10.0.%d.%d", random.IntN(256), random.IntN(256))},
+		UserAgent:  "kube-controller-manager/v1.37.1 (linux/amd64) kubernetes/0123456/system:serviceaccount:kube-system",
 		User: object{
 			"username": "system:serviceaccount:kube-system:" + account, "uid": "6c5f4e3d-2b1a-4098-8765-43210fedcba9",
 			"groups": []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
 			"extra":  object{"authentication.kubernetes.io/credential-id": []string{fmt.Sprintf("JTI=%016x", random.Uint64())}},
 		},
-		ObjectRef: ref, ResponseStatus: object{"metadata": object{}, "code": 200},
-		Received: at.Format("2006-01-02T15:04:05.000000Z"), Stamp: at.Add(3 * time.Millisecond).Format("2006-01-02T15:04:05.000000Z"),
+		ObjectRef:      ref,
+		ResponseStatus: object{"metadata": object{}, "code": 200},
+		Received:       at.Format("2006-01-02T15:04:05.000000Z"),
+		Stamp:          at.Add(3 * time.Millisecond).Format("2006-01-02T15:04:05.000000Z"),
 		Annotations: object{
 			"authorization.k8s.io/decision": "allow",
-			"authorization.k8s.io/reason":   fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to ServiceAccount %q", account, account, account+"/kube-system"),
+			"authorization.k8s.io/reason": fmt.Sprintf(
+				"RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to ServiceAccount %q",
+				account,
+				account,
+				account+"/kube-system",
+			),
 		},
 	}
 	if as {
 		e.User["username"] = "system:serviceaccount:periscope:periscope"
 		e.ImpersonatedUser = object{
 			"username": fmt.Sprintf("user-%d@corp", random.IntN(50)),
-			"groups":   []string{"periscope-tier:" + []string{"read", "triage", "write", "maintain", "admin"}[random.IntN(5)], "system:authenticated"},
+			"groups": []string{
+				"periscope-tier:" + []string{"read", "triage", "write", "maintain", "admin"}[random.IntN(5)],
+				"system:authenticated",
+			},
 		}
 	}
 	raw, err := json.Marshal(e)

@@ -46,7 +46,8 @@ func TestPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := pod.Spec
-	if pod.Name != "agent-0" || spec.NodeName != "node7" || spec.ServiceAccountName != "agent" || spec.Containers[0].ImagePullPolicy != corev1.PullNever {
+	if pod.Name != "agent-0" || spec.NodeName != "node7" || spec.ServiceAccountName != "agent" ||
+		spec.Containers[0].ImagePullPolicy != corev1.PullNever {
 		raw, _ := yaml.Marshal(pod)
 		t.Errorf("the pod is\n%s", raw)
 	}
@@ -68,7 +69,8 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(got.Program), "\x7fELF") || got.Path != agentPath || got.User != 65532 || !strings.Contains(got.Name, "node-agent:") {
+	if !strings.HasPrefix(string(got.Program), "\x7fELF") || got.Path != agentPath || got.User != 65532 ||
+		!strings.Contains(got.Name, "node-agent:") {
 		t.Errorf("%s: %d bytes at %s as user %d", got.Name, len(got.Program), got.Path, got.User)
 	}
 }

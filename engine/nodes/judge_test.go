@@ -15,13 +15,23 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // line is an attempt of the agent on node a.
 func line(verb, target string, code int) Attempt {
-	return Attempt{Time: noon, Node: "a", As: "system:node:" + target, Verb: verb, Resource: map[string]string{"list": "pods", "get": "nodes"}[verb], Target: target, Code: code}
+	return Attempt{
+		Time:     noon,
+		Node:     "a",
+		As:       "system:node:" + target,
+		Verb:     verb,
+		Resource: map[string]string{"list": "pods", "get": "nodes"}[verb],
+		Target:   target,
+		Code:     code,
+	}
 }
 
 // event is the audit event of a line, by a constraint if it was impersonated.
 func event(l Attempt, constraint string) auditv1.Event {
 	e := auditv1.Event{
-		Verb: l.Verb, ObjectRef: &auditv1.ObjectReference{Resource: l.Resource}, StageTimestamp: metav1.NewMicroTime(noon.Add(-time.Millisecond)),
+		Verb:           l.Verb,
+		ObjectRef:      &auditv1.ObjectReference{Resource: l.Resource},
+		StageTimestamp: metav1.NewMicroTime(noon.Add(-time.Millisecond)),
 		User:           authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{serviceaccount.NodeNameKey: {l.Node}}},
 		ResponseStatus: &metav1.Status{Code: int32(l.Code)}, //nolint:gosec // a status code
 	}
@@ -209,7 +219,11 @@ func TestCheats(t *testing.T) {
 // TestLateRefusal: who is asked late refuses late, and the token may have ended long before.
 func TestLateRefusal(t *testing.T) {
 	s := soundly()
-	s.Pod.Answers = append(s.Pod.Answers[:9], TimedCode{s.Pod.Deleted.Add(11350 * time.Millisecond), 200}, TimedCode{s.Pod.Deleted.Add(13180 * time.Millisecond), 401})
+	s.Pod.Answers = append(
+		s.Pod.Answers[:9],
+		TimedCode{s.Pod.Deleted.Add(11350 * time.Millisecond), 200},
+		TimedCode{s.Pod.Deleted.Add(13180 * time.Millisecond), 401},
+	)
 	j, err := (&Observation{Seen: *s}).Judge("x")
 	if err != nil {
 		t.Fatal(err)

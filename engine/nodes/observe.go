@@ -161,7 +161,11 @@ func judgeLines(node string, nodes []string, lines []Attempt) []Check {
 		if l.Target != node {
 			want = 403
 		}
-		c := Check{What: fmt.Sprintf("the agent on %s, %s %s as node %s", node, l.Verb, l.Resource, l.Target), Want: strconv.Itoa(want), Got: strconv.Itoa(l.Code)}
+		c := Check{
+			What: fmt.Sprintf("the agent on %s, %s %s as node %s", node, l.Verb, l.Resource, l.Target),
+			Want: strconv.Itoa(want),
+			Got:  strconv.Itoa(l.Code),
+		}
 		tried[l.Verb+" "+l.Target] = true
 		if l.Node != node {
 			c.Want, c.Got = "written by "+node, "written by "+l.Node
@@ -197,7 +201,8 @@ func judgeEvents(lines []Attempt, events []auditv1.Event) []Check {
 	other := Check{What: "audit of the agents, other impersonations", Want: "none", Got: "none"}
 	for _, e := range events {
 		if u := e.ImpersonatedUser; u != nil && !slices.ContainsFunc(e.User.Extra[serviceaccount.NodeNameKey], func(node string) bool {
-			return u.Username == "system:node:"+node && e.AuthenticationMetadata != nil && e.AuthenticationMetadata.ImpersonationConstraint == "impersonate:associated-node"
+			return u.Username == "system:node:"+node && e.AuthenticationMetadata != nil &&
+				e.AuthenticationMetadata.ImpersonationConstraint == "impersonate:associated-node"
 		}) {
 			other.Got = describeEvent(e)
 		}

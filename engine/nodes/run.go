@@ -359,7 +359,10 @@ func (a *Agents) deleteNode(ctx context.Context, s *AgentsEvidence) (err error) 
 
 // restore makes a deleted Node object again, as it was, and waits until its kubelet and the agent are there.
 func (a *Agents) restore(ctx context.Context, node *corev1.Node) error {
-	newNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations}, Spec: node.Spec}
+	newNode := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations},
+		Spec:       node.Spec,
+	}
 	if _, err := a.typed.CoreV1().Nodes().Create(ctx, newNode, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("making node %s again: %w", node.Name, err)
 	}

@@ -49,7 +49,9 @@ func (l Attempt) String() string {
 // CheckPods checks that the pods are those of an earlier record, and that none of their containers has been started again.
 func (r *WorkRecord) CheckPods(first *WorkRecord) (checks []Check) {
 	for _, name := range seq.AppendMissing(slices.Sorted(maps.Keys(first.Pods)), slices.Sorted(maps.Keys(r.Pods))...) {
-		checks = append(checks, Check{What: "the pod " + name, Want: describeWorkload(first.Pods, name), Got: describeWorkload(r.Pods, name)})
+		checks = append(checks,
+			Check{What: "the pod " + name, Want: describeWorkload(first.Pods, name), Got: describeWorkload(r.Pods, name)},
+		)
 	}
 	return checks
 }

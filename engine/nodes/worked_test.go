@@ -19,14 +19,31 @@ func worked() *WorkRecord {
 		Lines: map[string][]Attempt{},
 	}
 	later := ready.Add(time.Hour)
-	r.add("agent", Attempt{Time: later, Node: "a", As: "system:node:a", Verb: "list", Resource: "pods", Target: "a", Code: 200}, "impersonate:associated-node")
+	r.add(
+		"agent",
+		Attempt{Time: later, Node: "a", As: "system:node:a", Verb: "list", Resource: "pods", Target: "a", Code: 200},
+		"impersonate:associated-node",
+	)
 	r.add("agent", Attempt{Time: later, Node: "a", As: "system:node:b", Verb: "list", Resource: "pods", Target: "b", Code: 403}, "")
 	for kind, code := range map[string]int{NewUser: 200, OldUser: 200, NoUser: 403} {
 		constraint := ""
 		if kind == NewUser {
 			constraint = "impersonate:user-info"
 		}
-		r.add("deputy", Attempt{Time: later, Deputy: true, Node: "b", As: "node-deputy-x-" + kind, Verb: "list", Resource: "pods", Target: kind, Code: code}, constraint)
+		r.add(
+			"deputy",
+			Attempt{
+				Time:     later,
+				Deputy:   true,
+				Node:     "b",
+				As:       "node-deputy-x-" + kind,
+				Verb:     "list",
+				Resource: "pods",
+				Target:   kind,
+				Code:     code,
+			},
+			constraint,
+		)
 	}
 	return r
 }
@@ -35,9 +52,14 @@ func worked() *WorkRecord {
 func (r *WorkRecord) add(pod string, l Attempt, constraint string) {
 	r.Lines[pod] = append(r.Lines[pod], l)
 	e := auditv1.Event{
-		Verb: l.Verb, ObjectRef: &auditv1.ObjectReference{Resource: l.Resource}, ResponseStatus: &metav1.Status{Code: int32(l.Code)},
+		Verb:           l.Verb,
+		ObjectRef:      &auditv1.ObjectReference{Resource: l.Resource},
+		ResponseStatus: &metav1.Status{Code: int32(l.Code)},
 		StageTimestamp: metav1.NewMicroTime(l.Time.Add(-time.Millisecond)),
-		User:           authenticationv1.UserInfo{Username: Account("x", l.Deputy), Extra: map[string]authenticationv1.ExtraValue{serviceaccount.NodeNameKey: {l.Node}}},
+		User: authenticationv1.UserInfo{
+			Username: Account("x", l.Deputy),
+			Extra:    map[string]authenticationv1.ExtraValue{serviceaccount.NodeNameKey: {l.Node}},
+		},
 	}
 	if l.Code == 200 {
 		e.ImpersonatedUser = &authenticationv1.UserInfo{Username: l.As}

@@ -249,6 +249,12 @@ func checkRuns(cases []Case) error {
 		}
 		counts[c.NotRun.Cause]++
 	}
-	return fmt.Errorf("%w: of %s, %d are left out by --focus, --skip, --level, --label-filter or --case-list, %d are for another version or gate, %d need what the target cannot show",
-		ErrNothingSelected, reports.Plural(len(cases), "case"), counts[reports.CauseUser], counts[reports.CauseTarget], counts[reports.CauseTargetLacks])
+	return fmt.Errorf(
+		"%w: of %s, %d are left out by --focus, --skip, --level, --label-filter or --case-list, %d are for another version or gate, %d need what the target cannot show",
+		ErrNothingSelected,
+		reports.Plural(len(cases), "case"),
+		counts[reports.CauseUser],
+		counts[reports.CauseTarget],
+		counts[reports.CauseTargetLacks],
+	)
 }

@@ -87,9 +87,12 @@ func TestInterrupted(t *testing.T) {
 		broken error
 		want   string
 	}{
-		"in order":               {nil, "the run ended early: somebody has pressed Ctrl-C"},
-		"with the interruption":  {context.Canceled, "the run ended early: somebody has pressed Ctrl-C"},
-		"with errors of its own": {errors.Join(errors.New("etcd does not stop"), errors.New("a folder is left")), "the run ended early: somebody has pressed Ctrl-C; etcd does not stop; a folder is left"},
+		"in order":              {nil, "the run ended early: somebody has pressed Ctrl-C"},
+		"with the interruption": {context.Canceled, "the run ended early: somebody has pressed Ctrl-C"},
+		"with errors of its own": {
+			errors.Join(errors.New("etcd does not stop"), errors.New("a folder is left")),
+			"the run ended early: somebody has pressed Ctrl-C; etcd does not stop; a folder is left",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,11 +125,15 @@ func TestExecuteAndVerify(t *testing.T) {
 		limit  int
 		want   verdicts.Verdict
 	}{
-		"passed":               {func(*producttest.Plan) {}, 4, verdicts.Passed},
-		"failed":               {func(*producttest.Plan) {}, 2, verdicts.Failed},
-		"evidence is missing":  {func(p *producttest.Plan) { p.Lost = "table/throw-1" }, 4, verdicts.Invalid},
-		"nothing was selected": {func(p *producttest.Plan) { p.Select(func(product.Case) string { return "not in --focus" }) }, 4, verdicts.Invalid},
-		"the judge panics":     {func(p *producttest.Plan) { p.Panics = true }, 4, verdicts.Invalid},
+		"passed":              {func(*producttest.Plan) {}, 4, verdicts.Passed},
+		"failed":              {func(*producttest.Plan) {}, 2, verdicts.Failed},
+		"evidence is missing": {func(p *producttest.Plan) { p.Lost = "table/throw-1" }, 4, verdicts.Invalid},
+		"nothing was selected": {
+			func(p *producttest.Plan) { p.Select(func(product.Case) string { return "not in --focus" }) },
+			4,
+			verdicts.Invalid,
+		},
+		"the judge panics": {func(p *producttest.Plan) { p.Panics = true }, 4, verdicts.Invalid},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -161,8 +168,13 @@ func TestVerifyNotices(t *testing.T) {
 		"another command line": {reports.ReportFile, "- --limit=2", "- --limit=9", "it is not what the record gives"},
 		"other evidence":       {"evidence/table/throw-2.json", `"number": 3`, `"number": 1`, "its digest is not the one in record.jsonl"},
 		"the plan of less":     {"evidence/run.json", `"--limit=2"`, `"--throws=2"`, "its digest is not the one in record.jsonl"},
-		"the index":            {record.IndexFile, `"file":"evidence/table/throw-0.json"`, `"file":"evidence/table/throw-9.json"`, "it is missing"},
-		"an unknown field":     {reports.ReportFile, "seed: 7", "seed: 7\nsead: 8", "sead"},
+		"the index": {
+			record.IndexFile,
+			`"file":"evidence/table/throw-0.json"`,
+			`"file":"evidence/table/throw-9.json"`,
+			"it is missing",
+		},
+		"an unknown field": {reports.ReportFile, "seed: 7", "seed: 7\nsead: 8", "sead"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,8 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if err := r.Err(); len(r.Since(0)) != 0 || err == nil || !strings.Contains(err.Error(), `cannot be read: 3, the first because kind is "Pod"`) {
+	if err := r.Err(); len(r.Since(0)) != 0 || err == nil ||
+		!strings.Contains(err.Error(), `cannot be read: 3, the first because kind is "Pod"`) {
 		t.Errorf("%d recorded, %v", len(r.Since(0)), err)
 	}
 }
@@ -64,7 +65,12 @@ type unsized struct{ io.Reader }
 func TestBodyOfUnknownLength(t *testing.T) {
 	r := startRecorder(t, Options{})
 	for _, http2 := range []bool{true, false} {
-		code, _, err := send(peer(t, r.Kubeconfig(Front), http2), http.MethodPost, r.URL(Front), unsized{strings.NewReader(nodeAgentReview)})
+		code, _, err := send(
+			peer(t, r.Kubeconfig(Front), http2),
+			http.MethodPost,
+			r.URL(Front),
+			unsized{strings.NewReader(nodeAgentReview)},
+		)
 		if err != nil || code != http.StatusOK {
 			t.Errorf("%d, %v", code, err)
 		}
@@ -159,7 +165,10 @@ func TestStartFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(Options{Listener: l, Scripts: map[Point]Script{"No/Point": nil}}); err == nil || !strings.Contains(err.Error(), `"No/Point"`) {
+	if _, err := Start(
+		Options{Listener: l, Scripts: map[Point]Script{"No/Point": nil}},
+	); err == nil ||
+		!strings.Contains(err.Error(), `"No/Point"`) {
 		t.Errorf("a bad point: %v", err)
 	}
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
@@ -174,7 +183,13 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 	// Connections that are idle, of both protocols, and one that never speaks.
 	for _, http2 := range []bool{true, false} {
-		if code, _, err := send(peer(t, r.Kubeconfig(Front), http2), http.MethodPost, r.URL(Front), strings.NewReader(nodeAgentReview)); err != nil || code != http.StatusOK {
+		if code, _, err := send(
+			peer(t, r.Kubeconfig(Front), http2),
+			http.MethodPost,
+			r.URL(Front),
+			strings.NewReader(nodeAgentReview),
+		); err != nil ||
+			code != http.StatusOK {
 			t.Fatalf("%d, %v", code, err)
 		}
 	}
@@ -211,7 +226,13 @@ func TestListenerThatDies(t *testing.T) {
 	}
 	r := startRecorder(t, Options{Listener: l})
 	c := peer(t, r.Kubeconfig(Front), true)
-	if code, _, err := send(c, http.MethodPost, r.URL(Front), strings.NewReader(nodeAgentReview)); err != nil || code != http.StatusOK || r.Err() != nil {
+	if code, _, err := send(
+		c,
+		http.MethodPost,
+		r.URL(Front),
+		strings.NewReader(nodeAgentReview),
+	); err != nil || code != http.StatusOK ||
+		r.Err() != nil {
 		t.Fatalf("%d, %v, %v", code, err, r.Err())
 	}
 	if err := l.Close(); err != nil {

@@ -36,7 +36,14 @@ func (run *run) signCertificate(alias string) (err error) {
 func (run *run) credentials(r *scenarios.Request) (list []server.Credential) {
 	for _, alias := range append([]string{r.By}, r.With...) {
 		keyPair := run.certificates[alias]
-		list = append(list, server.Credential{Requestor: run.bound.Requestors[alias], Token: run.tokens[alias], Certificate: keyPair.cert, Key: keyPair.key})
+		list = append(list,
+			server.Credential{
+				Requestor:   run.bound.Requestors[alias],
+				Token:       run.tokens[alias],
+				Certificate: keyPair.cert,
+				Key:         keyPair.key,
+			},
+		)
 	}
 	return list
 }
@@ -69,7 +76,11 @@ func (c certificate) user(r scenarios.Requestor) *scenarios.User {
 		return nil
 	}
 	sum := sha256.Sum256(block.Bytes)
-	return &scenarios.User{Name: r.User, Groups: r.Groups, Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(sum[:])}}}
+	return &scenarios.User{
+		Name:   r.User,
+		Groups: r.Groups,
+		Extra:  map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(sum[:])}},
+	}
 }
 
 // credentialOf returns whom the headers of a request name that carries one credential; nil if they carry none.

@@ -30,7 +30,12 @@ func (p *provisioner) path(u *unstructured.Unstructured) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
 	}
-	r := scenarios.Request{APIGroup: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource, Name: u.GetName()}
+	r := scenarios.Request{
+		APIGroup: mapping.Resource.Group,
+		Version:  mapping.Resource.Version,
+		Resource: mapping.Resource.Resource,
+		Name:     u.GetName(),
+	}
 	if mapping.Scope.Name() != meta.RESTScopeNameRoot {
 		r.Namespace = u.GetNamespace()
 	}
@@ -48,7 +53,14 @@ func (p *provisioner) apply(ctx context.Context, manifests []map[string]any) err
 		}
 		raw, err := u.MarshalJSON()
 		if err == nil {
-			err = p.client.CoreV1().RESTClient().Post().AbsPath(path.Dir(at)).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(raw).Do(ctx).Error()
+			err = p.client.CoreV1().
+				RESTClient().
+				Post().
+				AbsPath(path.Dir(at)).
+				SetHeader("Content-Type", runtime.ContentTypeJSON).
+				Body(raw).
+				Do(ctx).
+				Error()
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) { // fixtures of one scenario may share an object
 			return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)

@@ -265,7 +265,12 @@ func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (
 		return "", err
 	}
 	if kind != "" {
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: kind, APIVersion: "v1", Name: bound.GetName(), UID: bound.GetUID()}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
+			Kind:       kind,
+			APIVersion: "v1",
+			Name:       bound.GetName(),
+			UID:        bound.GetUID(),
+		}
 	}
 	answer, err := p.client.CoreV1().ServiceAccounts(sa.Namespace).CreateToken(ctx, sa.Name, request, metav1.CreateOptions{})
 	if err != nil {
@@ -278,7 +283,13 @@ func (p *provisioner) token(ctx context.Context, sa *scenarios.ServiceAccount) (
 type unappliedGrantError struct{ verdicts.UnappliedGrant }
 
 func (u *unappliedGrantError) Error() string {
-	return fmt.Sprintf("the authorizer still answers allowed=%v after %s to %v (%s)", u.Answer.Allowed, grantTimeout, u.Review, u.Answer.Reason)
+	return fmt.Sprintf(
+		"the authorizer still answers allowed=%v after %s to %v (%s)",
+		u.Answer.Allowed,
+		grantTimeout,
+		u.Review,
+		u.Answer.Reason,
+	)
 }
 
 // inForce asks the authorizer, until the answer is the wanted one. The question carries the probe mark, so that
@@ -295,7 +306,9 @@ func (p *provisioner) inForce(ctx context.Context, spec authorizationv1.SubjectA
 	timeoutCtx, cancel := context.WithTimeout(ctx, grantTimeout)
 	defer cancel()
 	err := grantPoll.DelayFunc().Until(timeoutCtx, true, false, func(ctx context.Context) (bool, error) {
-		answer, err := p.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: review}, metav1.CreateOptions{})
+		answer, err := p.client.AuthorizationV1().
+			SubjectAccessReviews().
+			Create(ctx, &authorizationv1.SubjectAccessReview{Spec: review}, metav1.CreateOptions{})
 		if err == nil {
 			u.Answer, u.Reviews, u.Millis = answer.Status, u.Reviews+1, time.Since(begin).Milliseconds()
 		}

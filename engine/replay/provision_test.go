@@ -19,7 +19,8 @@ import (
 type heedless struct{ stored map[string]string }
 
 func (h heedless) RoundTrip(r *http.Request) (*http.Response, error) {
-	code, body := http.StatusCreated, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":false,"reason":"no"}}`
+	code := http.StatusCreated
+	body := `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":false,"reason":"no"}}`
 	switch {
 	case r.Method == http.MethodGet && r.Header.Get("Accept") != "application/json":
 		code, body = http.StatusOK, "k8s\x00"
@@ -48,8 +49,11 @@ func TestUnappliedGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &scenarios.Scenario{
-			ID: "test/unheeded", Suffix: "x",
-			Grants: []scenarios.Grant{{Subject: scenarios.Subject{User: "alice"}, Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}},
+			ID:     "test/unheeded",
+			Suffix: "x",
+			Grants: []scenarios.Grant{
+				{Subject: scenarios.Subject{User: "alice"}, Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}},
+			},
 		}
 		admin := &provisioner{client: client}
 		err = admin.grant(t.Context(), scenarios.RenderRBAC(s))

@@ -123,7 +123,14 @@ func (r *Replayer) prepareFrom(ctx context.Context, s *scenarios.Scenario, suffi
 		}
 		bound, p.evidence.Substitutes = accounts, true
 	}
-	p.run = &run{target: r.target, admin: r.admin, bound: bound, suffix: suffix, isGrantedElsewhere: from.authorizer, shells: map[string]*shell{}}
+	p.run = &run{
+		target:             r.target,
+		admin:              r.admin,
+		bound:              bound,
+		suffix:             suffix,
+		isGrantedElsewhere: from.authorizer,
+		shells:             map[string]*shell{},
+	}
 	if from.kept != nil {
 		p.isKept = true
 		p.run.tokens, p.run.certificates = from.kept.tokens, from.kept.certificates
@@ -367,7 +374,13 @@ func KeptPaths(bound *scenarios.Scenario) []string {
 	for _, m := range slices.Concat(bound.Manifests, bound.Objects) {
 		u := &unstructured.Unstructured{Object: m}
 		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
-		at := scenarios.Request{APIGroup: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: u.GetName(), Namespace: u.GetNamespace()}
+		at := scenarios.Request{
+			APIGroup:  resource.Group,
+			Version:   resource.Version,
+			Resource:  resource.Resource,
+			Name:      u.GetName(),
+			Namespace: u.GetNamespace(),
+		}
 		if strings.HasPrefix(u.GetKind(), "Cluster") { // the documents give some of these a namespace
 			at.Namespace = ""
 		}

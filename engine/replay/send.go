@@ -183,12 +183,20 @@ func (p *provisioner) flow(ctx context.Context, r verdicts.Response) (_ *scenari
 		}
 		return uid
 	}
-	flow := &scenarios.Flow{Schema: named("flowschemas", r.FlowSchemaUID), PriorityLevel: named("prioritylevelconfigurations", r.PriorityLevelUID)}
+	flow := &scenarios.Flow{
+		Schema:        named("flowschemas", r.FlowSchemaUID),
+		PriorityLevel: named("prioritylevelconfigurations", r.PriorityLevelUID),
+	}
 	return flow, err
 }
 
 // prepare renders a request and its requestor's client. What is sent is written to sentRequest as it leaves.
-func (run *run) prepare(ctx context.Context, host string, r *scenarios.Request, sentRequest *verdicts.SentRequest) (*http.Client, *http.Request, error) {
+func (run *run) prepare(
+	ctx context.Context,
+	host string,
+	r *scenarios.Request,
+	sentRequest *verdicts.SentRequest,
+) (*http.Client, *http.Request, error) {
 	sentRequest.Requestor = run.bound.Requestors[r.By].Username()
 	req, err := NewRequest(ctx, host, r.WithTokens(run.tokens))
 	if err != nil {
@@ -248,8 +256,11 @@ func OpenWatch(client *http.Client, req *http.Request) (r verdicts.Response, han
 // read reads an answer, of a watch only its head.
 func read(resp *http.Response, req *http.Request, watch bool) (r verdicts.Response, err error) {
 	r = verdicts.Response{
-		Code: resp.StatusCode, AuditID: resp.Header.Get(auditIDHeader), Warnings: resp.Header.Values("Warning"),
-		FlowSchemaUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), PriorityLevelUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID),
+		Code:             resp.StatusCode,
+		AuditID:          resp.Header.Get(auditIDHeader),
+		Warnings:         resp.Header.Values("Warning"),
+		FlowSchemaUID:    resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID),
+		PriorityLevelUID: resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID),
 	}
 	r.AuditID = cmp.Or(r.AuditID, req.Header.Get(auditIDHeader))
 	switch {

@@ -113,7 +113,12 @@ func (s *Server) register(ctx context.Context, client kubernetes.Interface, serv
 		if m.Nodes != nil && *m.Nodes != s.can.Nodes {
 			continue
 		}
-		if err := api.Post().AbsPath(m.Path).SetHeader("Content-Type", "application/json").Body([]byte(m.Object)).Do(ctx).Error(); err != nil {
+		if err := api.Post().
+			AbsPath(m.Path).
+			SetHeader("Content-Type", "application/json").
+			Body([]byte(m.Object)).
+			Do(ctx).
+			Error(); err != nil {
 			return err
 		}
 	}
@@ -159,14 +164,20 @@ func (a *aggregated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = metav1.APIResourceList{
 			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 			GroupVersion: aggregatedGroup + "/v1",
-			APIResources: []metav1.APIResource{{Name: aggregatedResource, SingularName: "thing", Kind: "Thing", Namespaced: true, Verbs: metav1.Verbs{"get", "list"}}},
+			APIResources: []metav1.APIResource{
+				{Name: aggregatedResource, SingularName: "thing", Kind: "Thing", Namespaced: true, Verbs: metav1.Verbs{"get", "list"}},
+			},
 		}
 	case r.URL.Path == aggregatedOpenAPI: // by itself, the cluster's API server asks which documents there are
 		at := map[string]string{"serverRelativeURL": aggregatedOpenAPI + aggregatedPath}
 		answer = map[string]any{"paths": map[string]any{strings.TrimPrefix(aggregatedPath, "/"): at}}
 	case r.URL.Path == aggregatedOpenAPI+aggregatedPath:
 		a.record(r)
-		answer = map[string]any{"openapi": "3.0.0", "info": map[string]any{"title": aggregatedResource, "version": "v1"}, "paths": map[string]any{}}
+		answer = map[string]any{
+			"openapi": "3.0.0",
+			"info":    map[string]any{"title": aggregatedResource, "version": "v1"},
+			"paths":   map[string]any{},
+		}
 	case strings.HasPrefix(r.URL.Path, aggregatedPath+"/namespaces/"):
 		a.record(r)
 		answer = map[string]any{"kind": "ThingList", "apiVersion": aggregatedGroup + "/v1", "metadata": map[string]any{}, "items": []any{}}
@@ -251,7 +262,10 @@ func (a *aggregated) admit(r *http.Request) any {
 	} else {
 		a.admitted = append(a.admitted, scenarios.UserOf(u.Username, u.UID, u.Groups, u.Extra))
 	}
-	return admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}}
+	return admissionv1.AdmissionReview{
+		TypeMeta: review.TypeMeta,
+		Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true},
+	}
 }
 
 // ServeLoopback starts a server on a free port, with a certificate of its own. It speaks HTTP/1.1 only: with

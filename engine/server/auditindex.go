@@ -40,7 +40,11 @@ type auditIndex struct {
 }
 
 func newAuditIndex() *auditIndex {
-	return &auditIndex{events: map[string]json.RawMessage{}, started: map[string]json.RawMessage{}, waiting: map[string]chan json.RawMessage{}}
+	return &auditIndex{
+		events:  map[string]json.RawMessage{},
+		started: map[string]json.RawMessage{},
+		waiting: map[string]chan json.RawMessage{},
+	}
 }
 
 // Write implements io.Writer. It never fails: a line that is not an event is kept and makes Await fail.
@@ -144,7 +148,13 @@ func (x *auditIndex) Await(ctx context.Context, auditID string) (json.RawMessage
 	}
 	x.missed++
 	if x.garbage != "" {
-		return nil, fmt.Errorf("%w with ID %s within %s; the audit log has a line that is not an event: %.200q", errNoEvent, auditID, timeout, x.garbage)
+		return nil, fmt.Errorf(
+			"%w with ID %s within %s; the audit log has a line that is not an event: %.200q",
+			errNoEvent,
+			auditID,
+			timeout,
+			x.garbage,
+		)
 	}
 	return nil, fmt.Errorf("%w with ID %s within %s", errNoEvent, auditID, timeout)
 }

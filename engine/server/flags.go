@@ -55,7 +55,10 @@ func (f *ExistingFlags) Options(needs ...existing.Need) (Options, error) {
 		return Options{}, &product.Unavailable{Err: err}
 	}
 	if len(facts.Risks) > 0 && !f.iUnderstand {
-		return Options{}, fmt.Errorf("this cluster seems to be there for more than tests: %s; nothing was created in it (--i-understand uses it all the same)", strings.Join(facts.Risks, "; "))
+		return Options{}, fmt.Errorf(
+			"this cluster seems to be there for more than tests: %s; nothing was created in it (--i-understand uses it all the same)",
+			strings.Join(facts.Risks, "; "),
+		)
 	}
 	return describeExisting(cluster, facts)
 }

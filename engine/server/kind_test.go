@@ -102,7 +102,8 @@ func nothingLeft(t *testing.T, dir string) {
 			t.Errorf("the cluster's folder is still there: %v", err)
 		}
 	}
-	out, err := exec.CommandContext(t.Context(), "docker", "ps", "--all", "--format", "{{.Names}}", "--filter", "name="+kind.NamePrefix+"test-").Output()
+	out, err := exec.CommandContext(t.Context(), "docker", "ps", "--all", "--format", "{{.Names}}", "--filter", "name="+kind.NamePrefix+"test-").
+		Output()
 	if err != nil || len(out) > 0 {
 		t.Errorf("containers are left: %s, %v", out, err)
 	}

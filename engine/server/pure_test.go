@@ -59,8 +59,10 @@ func TestCountersSince(t *testing.T) {
 		{name: "h_count", mode: "", decision: "denied"}: {times: 2, histogram: true, sum: 0.5},
 	}
 	now := counters{
-		{name: "a", mode: "legacy", decision: "allowed"}: times(3), {name: "b", mode: "", decision: "denied"}: times(2), {name: "a", mode: "user-info", decision: "allowed"}: times(1),
-		{name: "h_count", mode: "", decision: "denied"}: {times: 3, histogram: true, sum: 0.75},
+		{name: "a", mode: "legacy", decision: "allowed"}:    times(3),
+		{name: "b", mode: "", decision: "denied"}:           times(2),
+		{name: "a", mode: "user-info", decision: "allowed"}: times(1),
+		{name: "h_count", mode: "", decision: "denied"}:     {times: 3, histogram: true, sum: 0.75},
 	}
 	quarter := 0.25
 	want := []verdicts.MetricSample{

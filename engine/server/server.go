@@ -155,7 +155,10 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		}
 	}()
 	if o.Plain != nil && !s.can.Processes {
-		return nil, fmt.Errorf("clusters of the provider %s cannot be without a recorder: expected one whose API servers are processes of this machine", provider.Name())
+		return nil, fmt.Errorf(
+			"clusters of the provider %s cannot be without a recorder: expected one whose API servers are processes of this machine",
+			provider.Name(),
+		)
 	}
 	if err := s.startRecorder(ctx, provider, o); err != nil {
 		return nil, err

@@ -65,7 +65,10 @@ func readKubelets(ctx context.Context, client kubernetes.Interface) (list []repo
 		}
 		_, isControlPlane := node.Labels[controlPlaneLabel]
 		list = append(list, reports.Component{
-			Name: reports.Kubelet, Node: node.Name, Version: strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v"), Worker: !isControlPlane,
+			Name:    reports.Kubelet,
+			Node:    node.Name,
+			Version: strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v"),
+			Worker:  !isControlPlane,
 		})
 	}
 	return list, nil

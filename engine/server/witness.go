@@ -70,7 +70,8 @@ func (s *Server) witnessOutside(ctx context.Context, o Options) error {
 func (s *Server) readBack(ctx context.Context, o Options, more ...func(context.Context) error) error {
 	s.Witness.ExpectedGate = s.Facts.Gate
 	gate := func(ctx context.Context) error { return s.witnessGate(ctx, o) }
-	for _, read := range append([]func(context.Context) error{s.witnessPrograms, s.witnessVersion, gate, s.witnessSettings, s.witnessComponents}, more...) {
+	readers := []func(context.Context) error{s.witnessPrograms, s.witnessVersion, gate, s.witnessSettings, s.witnessComponents}
+	for _, read := range append(readers, more...) {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("witness: %w", err)
 		}
@@ -92,7 +93,9 @@ func (s *Server) witnessPrograms(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the digest of %s: %w", p.Name, err)
 		}
-		s.Witness.Programs = append(s.Witness.Programs, reports.Program{Name: p.Name, Version: p.Version, Origin: p.Origin, Source: p.Source, SHA256: digest})
+		s.Witness.Programs = append(s.Witness.Programs,
+			reports.Program{Name: p.Name, Version: p.Version, Origin: p.Origin, Source: p.Source, SHA256: digest},
+		)
 	}
 	return nil
 }
@@ -184,7 +187,9 @@ type probe struct {
 func (s *Server) witnessChain(ctx context.Context) error {
 	w := &s.Witness
 	w.AskedAuthorizers = s.between.listAuthorizers()
-	probes := append([]probe{{Path: "/version"}, {Path: nobodysPath}, {Groups: []string{"system:nodes"}, Path: "/api/v1/nodes/" + witnessNode}}, s.between.Probes...)
+	probes := append(
+		[]probe{{Path: "/version"}, {Path: nobodysPath}, {Groups: []string{"system:nodes"}, Path: "/api/v1/nodes/" + witnessNode}},
+		s.between.Probes...)
 	before, err := s.authorizerActs(ctx)
 	if err != nil {
 		return err
@@ -217,7 +222,11 @@ func (m middle) listAuthorizers() []reports.Authorizer {
 	authorizers := seq.Map(m.Authorizers, func(a apiserverv1.AuthorizerConfiguration) reports.Authorizer {
 		return reports.Authorizer{Type: a.Type, Name: a.Name}
 	})
-	return slices.Concat([]reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}}, authorizers, []reports.Authorizer{{Type: "Webhook", Name: "recorder-back"}})
+	return slices.Concat(
+		[]reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}},
+		authorizers,
+		[]reports.Authorizer{{Type: "Webhook", Name: "recorder-back"}},
+	)
 }
 
 // authorizerActs are the API server's counters of what authorizers did, by metric and authorizer.

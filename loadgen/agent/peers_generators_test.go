@@ -32,9 +32,16 @@ type generator struct {
 }
 
 func own(title, program string, together bool, env ...string) generator {
-	return generator{title: title, program: program, own: true, together: together, env: env, parse: func(_ work, out []byte) (r result, err error) {
-		return r, json.Unmarshal(out, &r)
-	}}
+	return generator{
+		title:    title,
+		program:  program,
+		own:      true,
+		together: together,
+		env:      env,
+		parse: func(_ work, out []byte) (r result, err error) {
+			return r, json.Unmarshal(out, &r)
+		},
+	}
 }
 
 // oneProcessor makes a program run as a shard that is a process does.

@@ -98,8 +98,18 @@ func agents(idle bool) error {
 		return err
 	}
 	s := &agent.Storm{
-		Pool: pool, Shards: 1, Kinds: []string{"list"}, Expect: http.StatusOK, Tolerance: 10 * time.Millisecond, Timeout: 10 * time.Second,
-		Plan:    pacer.Plan{Arrivals: pacer.Constant, Agents: w.Connections, Rate: float64(w.Rate), Length: time.Duration(w.Seconds) * time.Second},
+		Pool:      pool,
+		Shards:    1,
+		Kinds:     []string{"list"},
+		Expect:    http.StatusOK,
+		Tolerance: 10 * time.Millisecond,
+		Timeout:   10 * time.Second,
+		Plan: pacer.Plan{
+			Arrivals: pacer.Constant,
+			Agents:   w.Connections,
+			Rate:     float64(w.Rate),
+			Length:   time.Duration(w.Seconds) * time.Second,
+		},
 		Request: asker,
 		Start:   time.Now().Add(100 * time.Millisecond),
 	}
@@ -159,7 +169,9 @@ func bareConnections() error {
 // ask asks the stub for something on a connection of its own.
 func ask(w work, path string) ([]byte, error) {
 	client, err := rest.UnversionedRESTClientFor(&rest.Config{
-		Host: w.URL, TLSClientConfig: rest.TLSClientConfig{CAData: w.CA}, ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs, GroupVersion: &schema.GroupVersion{}},
+		Host:            w.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: w.CA},
+		ContentConfig:   rest.ContentConfig{NegotiatedSerializer: scheme.Codecs, GroupVersion: &schema.GroupVersion{}},
 	})
 	if err != nil {
 		return nil, err

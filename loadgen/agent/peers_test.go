@@ -100,7 +100,13 @@ func TestBenchPeers(t *testing.T) {
 	if os.Getenv("AUTHZCONF_BENCH") == "" {
 		t.Skip("a measurement of minutes: make bench-loadgen")
 	}
-	b := &bench{work: work{Rate: *rate, Connections: *connections, Seconds: *seconds}, repeats: *repeats, idle: *idle, many: *many, out: os.Stdout}
+	b := &bench{
+		work:    work{Rate: *rate, Connections: *connections, Seconds: *seconds},
+		repeats: *repeats,
+		idle:    *idle,
+		many:    *many,
+		out:     os.Stdout,
+	}
 	if err := b.askAll(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +142,17 @@ func (b *bench) askAll() error {
 	for _, title := range missing {
 		b.say("%s is not installed: left out", title)
 	}
-	b.print("%d requests/s, %d connections, runs of 1 s and of %d s, %d processors, %s, %s; %d turns, each beginning with another; load average %.1f at the beginning.",
-		b.work.Rate, b.work.Connections, 1+b.work.Seconds, runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly), b.repeats, loadAverage())
+	b.print(
+		"%d requests/s, %d connections, runs of 1 s and of %d s, %d processors, %s, %s; %d turns, each beginning with another; load average %.1f at the beginning.",
+		b.work.Rate,
+		b.work.Connections,
+		1+b.work.Seconds,
+		runtime.NumCPU(),
+		runtime.Version(),
+		time.Now().Format(time.DateOnly),
+		b.repeats,
+		loadAverage(),
+	)
 	for _, part := range []struct {
 		name string
 		run  func() error
@@ -212,7 +227,13 @@ func (b *bench) cost() error {
 				return err
 			}
 			if first.Requests == 0 || r.Requests <= first.Requests {
-				return fmt.Errorf("%s: %d requests were answered in a second, %d in %d s", g.title, first.Requests, r.Requests, long.Seconds)
+				return fmt.Errorf(
+					"%s: %d requests were answered in a second, %d in %d s",
+					g.title,
+					first.Requests,
+					r.Requests,
+					long.Seconds,
+				)
 			}
 			us := float64((r.CPU - first.CPU).Microseconds()) / float64(r.Requests-first.Requests)
 			b.say("cost %d/%d: %s %.1f µs", i+1, b.repeats, g.title, us)
@@ -223,7 +244,9 @@ func (b *bench) cost() error {
 			lag99.add(g.title, float64(r.LagP99.Microseconds()))
 		}
 	}
-	b.print("\n| generator | arrivals | CPU per request | ÷ authzconf | ÷ fortio | ÷ h2load | ÷ k6 | start | answered | send lag p50, p99 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+	b.print(
+		"\n| generator | arrivals | CPU per request | ÷ authzconf | ÷ fortio | ÷ h2load | ÷ k6 | start | answered | send lag p50, p99 |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+	)
 	for _, g := range b.list {
 		arrivals, lag, peers := "constant", "–", []string{"authzconf", "fortio -uniform", "h2load, timing script", "k6"}
 		if g.together {
@@ -235,7 +258,16 @@ func (b *bench) cost() error {
 		for i, peer := range peers {
 			peers[i] = cpu.ratio(g.title, peer)
 		}
-		b.print("| %s | %s | %.1f µs | %s | %.0f ms | %.4f | %s |", g.title, arrivals, cpu.median(g.title), strings.Join(peers, " | "), begin.median(g.title), answered.median(g.title), lag)
+		b.print(
+			"| %s | %s | %.1f µs | %s | %.0f ms | %.4f | %s |",
+			g.title,
+			arrivals,
+			cpu.median(g.title),
+			strings.Join(peers, " | "),
+			begin.median(g.title),
+			answered.median(g.title),
+			lag,
+		)
 	}
 	return nil
 }
@@ -306,11 +338,22 @@ func (b *bench) stall() error {
 			server.add(g.title, r.ServerP99.Seconds())
 		}
 	}
-	b.print("\nA stall of 1 s in a run of %d s; the analytic p99 is %.3f s.\n\n| generator | reported p99 | off the analytic one | p99 that the server saw | off it |\n|---|--:|--:|--:|--:|", stallSeconds, analytic)
+	b.print(
+		"\nA stall of 1 s in a run of %d s; the analytic p99 is %.3f s.\n\n| generator | reported p99 | off the analytic one | p99 that the server saw | off it |\n|---|--:|--:|--:|--:|",
+		stallSeconds,
+		analytic,
+	)
 	for _, g := range b.list {
 		if len(p99[g.title]) > 0 {
 			reported, seen := p99.median(g.title), server.median(g.title)
-			b.print("| %s | %.4f s | %+.2f %% | %.4f s | %+.2f %% |", g.title, reported, 100*(reported/analytic-1), seen, 100*(reported/seen-1))
+			b.print(
+				"| %s | %.4f s | %+.2f %% | %.4f s | %+.2f %% |",
+				g.title,
+				reported,
+				100*(reported/analytic-1),
+				seen,
+				100*(reported/seen-1),
+			)
 		}
 	}
 	return nil
@@ -356,7 +399,14 @@ func (b *bench) rates() error {
 			s.add("cpu", float64(r.CPU.Microseconds())/float64(max(r.Requests, 1)))
 		}
 		b.say("%d requests/s: %.4f sent in time", rate, s.median("sent"))
-		b.print("| %d/s | %.4f | %.4f | %.2f ms | %.1f µs |", rate, s.median("sent"), s.median("answered"), s.median("lag"), s.median("cpu"))
+		b.print(
+			"| %d/s | %.4f | %.4f | %.2f ms | %.1f µs |",
+			rate,
+			s.median("sent"),
+			s.median("answered"),
+			s.median("lag"),
+			s.median("cpu"),
+		)
 	}
 	return nil
 }
@@ -378,7 +428,13 @@ func (b *bench) memory() error {
 			b.say("memory, %s: %.1f KiB each", program, s[program][len(s[program])-1])
 		}
 	}
-	b.print("\n%d idle agents take %.1f KiB of resident memory each, bare connections %.1f KiB: %s ×.", b.idle, s.median(asIdle), s.median(asBare), s.ratio(asIdle, asBare))
+	b.print(
+		"\n%d idle agents take %.1f KiB of resident memory each, bare connections %.1f KiB: %s ×.",
+		b.idle,
+		s.median(asIdle),
+		s.median(asBare),
+		s.ratio(asIdle, asBare),
+	)
 	if b.many == 0 {
 		return nil
 	}
@@ -388,6 +444,11 @@ func (b *bench) memory() error {
 		b.print("%d agents could not be measured: %v.", b.many, err)
 		return nil
 	}
-	b.print("%d agents, each of which has asked once at 1000 requests/s: %d MiB of resident memory, at most %d MiB.", b.many, r.After>>20, r.Peak>>20)
+	b.print(
+		"%d agents, each of which has asked once at 1000 requests/s: %d MiB of resident memory, at most %d MiB.",
+		b.many,
+		r.After>>20,
+		r.Peak>>20,
+	)
 	return nil
 }

@@ -53,8 +53,13 @@ func CheckFiles(connections int) error {
 		return nil //nolint:nilerr // if the limit cannot be read, opening too many connections fails
 	}
 	if demand := uint64(connections + Files); demand > limit.Cur {
-		return fmt.Errorf("%d connections need %d open files, and this process may have %d: raise the limit (ulimit -n %d), or let agents share connections (agentsPerConnection)",
-			connections, demand, limit.Cur, demand)
+		return fmt.Errorf(
+			"%d connections need %d open files, and this process may have %d: raise the limit (ulimit -n %d), or let agents share connections (agentsPerConnection)",
+			connections,
+			demand,
+			limit.Cur,
+			demand,
+		)
 	}
 	return nil
 }
@@ -198,7 +203,15 @@ func eof(err error) bool {
 		return true
 	}
 	return slices.ContainsFunc([]string{
-		"connection lost", "GOAWAY", "conn could not be established", "connection is closed", "force closed", "response body closed", "shutdown", "conn is closed", "connection not usable",
+		"connection lost",
+		"GOAWAY",
+		"conn could not be established",
+		"connection is closed",
+		"force closed",
+		"response body closed",
+		"shutdown",
+		"conn is closed",
+		"connection not usable",
 	}, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 

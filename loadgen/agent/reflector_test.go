@@ -25,7 +25,12 @@ func TestWatchList(t *testing.T) {
 		s.Plan.Arrivals, s.Plan.Length, s.Plan.Mix = pacer.Burst, 5*time.Second, []int{1, 0, 0}
 		s.Return, s.WatchList, s.Kinds = true, true, []string{"list", "get", "watch"}
 		s.Request = func(_, kind, _ int) Request {
-			return Request{Path: "/" + s.Kinds[kind], Query: "resourceVersion=0&watch=true", Header: http.Header{}, Watch: kind == watchKind}
+			return Request{
+				Path:   "/" + s.Kinds[kind],
+				Query:  "resourceVersion=0&watch=true",
+				Header: http.Header{},
+				Watch:  kind == watchKind,
+			}
 		}
 	})
 	b := play(t.Context(), t, s, func() { time.AfterFunc(1500*time.Millisecond, server.CloseClientConnections) })

@@ -146,8 +146,12 @@ func TestCheckFiles(t *testing.T) {
 
 func TestClassify(t *testing.T) {
 	for want, err := range map[string]error{
-		"timeout": context.DeadlineExceeded, "canceled": context.Canceled, "eof": io.ErrUnexpectedEOF,
-		"refused": fmt.Errorf("dial: %w", syscall.ECONNREFUSED), "reset": fmt.Errorf("read: %w", syscall.ECONNRESET), "other": errors.New("odd"),
+		"timeout":  context.DeadlineExceeded,
+		"canceled": context.Canceled,
+		"eof":      io.ErrUnexpectedEOF,
+		"refused":  fmt.Errorf("dial: %w", syscall.ECONNREFUSED),
+		"reset":    fmt.Errorf("read: %w", syscall.ECONNRESET),
+		"other":    errors.New("odd"),
 	} {
 		if got := classify(err); got != want {
 			t.Errorf("%v is %s, want %s", err, got, want)

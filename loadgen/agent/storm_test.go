@@ -287,7 +287,11 @@ func TestReturn(t *testing.T) {
 		} // otherwise the watch ends at once
 	})
 	s := storm(t, c, func(s *Storm) {
-		s.Plan.Arrivals, s.Plan.Length, s.Plan.Mix, s.Return, s.Kinds = pacer.Burst, 16*time.Second, []int{1, 0, 0}, true, []string{"list", "get", "watch"}
+		s.Plan.Arrivals = pacer.Burst
+		s.Plan.Length = 16 * time.Second
+		s.Plan.Mix = []int{1, 0, 0}
+		s.Return = true
+		s.Kinds = []string{"list", "get", "watch"}
 		s.Request = func(_, kind, _ int) Request {
 			return Request{Path: "/" + s.Kinds[kind], Query: "resourceVersion=0", Header: http.Header{}, Watch: kind == watchKind}
 		}
@@ -321,7 +325,9 @@ func TestReturn(t *testing.T) {
 func podList(t *testing.T, version string) []byte {
 	t.Helper()
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: []corev1.Pod{{
-		ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}, Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "7"},
+		Spec:       corev1.PodSpec{NodeName: "n"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 	}}}
 	data, err := runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), list)
 	if err != nil {

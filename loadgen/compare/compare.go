@@ -115,8 +115,11 @@ func Compare(before, after *Storm, o Options) (*Comparison, error) {
 		}
 	}
 	if len(c.Variants) == 0 {
-		return nil, fmt.Errorf("the storms have no variant in common (%s; %s): name those that belong together with --variants BEFORE=AFTER",
-			strings.Join(c.OnlyBefore, ", "), strings.Join(c.OnlyAfter, ", "))
+		return nil, fmt.Errorf(
+			"the storms have no variant in common (%s; %s): name those that belong together with --variants BEFORE=AFTER",
+			strings.Join(c.OnlyBefore, ", "),
+			strings.Join(c.OnlyAfter, ", "),
+		)
 	}
 	return c, nil
 }
@@ -160,7 +163,9 @@ func describe(r *run.Run) Circumstances {
 
 // note returns what a reader should know of all figures.
 func note(before, after *Storm) (notes []string) {
-	notes = append(notes, "latency and processor time are of one start of the API server each: two starts of one program differ, and that is not in the intervals")
+	notes = append(notes,
+		"latency and processor time are of one start of the API server each: two starts of one program differ, and that is not in the intervals",
+	)
 	if before.Run.Machine.CPUs != after.Run.Machine.CPUs {
 		notes = append(notes, "the generators ran on different machines")
 	}

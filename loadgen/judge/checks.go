@@ -32,7 +32,19 @@ const (
 
 // CheckNames returns the checks in their order. SameServers is made only where something is said of a difference.
 func CheckNames() []CheckName {
-	return []CheckName{ThresholdsValid, Executed, Undisturbed, Servers, Counters, GeneratorKeptUp, Arrivals, Starts, EnoughPairs, NoTrend, SameServers}
+	return []CheckName{
+		ThresholdsValid,
+		Executed,
+		Undisturbed,
+		Servers,
+		Counters,
+		GeneratorKeptUp,
+		Arrivals,
+		Starts,
+		EnoughPairs,
+		NoTrend,
+		SameServers,
+	}
 }
 
 // These are limits that the measuring itself has to keep.
@@ -185,7 +197,11 @@ func (c *checker) checkGenerator(r *run.Run, aboutTime bool) {
 		limitPart("without an answer at the end", b.Sent-countAnswered(b), b.Sent, unansweredLimit)
 	}
 	if !aboutTime {
-		c.sound = fmt.Sprintf("nearly all requests were sent, %d of %d late, which makes no difference: nothing is said of latency", late, sent)
+		c.sound = fmt.Sprintf(
+			"nearly all requests were sent, %d of %d late, which makes no difference: nothing is said of latency",
+			late,
+			sent,
+		)
 	}
 }
 
@@ -213,7 +229,14 @@ func (c *checker) compareArrivals(name string, a, b *run.Block, aboutTime bool) 
 	case a.FollowsServer && b.FollowsServer:
 		// The server decides when agents ask.
 	case a.Planned != b.Planned || a.Length != b.Length:
-		c.wrongf("%s: %d requests in %s planned as A, %d in %s as B", name, a.Planned, describeDuration(a.Length), b.Planned, describeDuration(b.Length))
+		c.wrongf(
+			"%s: %d requests in %s planned as A, %d in %s as B",
+			name,
+			a.Planned,
+			describeDuration(a.Length),
+			b.Planned,
+			describeDuration(b.Length),
+		)
 	case !aboutTime:
 		// There are as many requests. In which second one was late changes what is predicted for it, but not a figure.
 	case len(a.Timeline) == 0 || len(b.Timeline) == 0:

@@ -66,7 +66,15 @@ func (r *Result) noteBlocks(blocks []run.Block) {
 			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): an error that has no class: %s", i, b.Variant, b.Server, text))
 		}
 		if b.GivenUp > 0 {
-			r.Notes = append(r.Notes, fmt.Sprintf("block %d (%s on %s): the API server gave up %s of its authorizer: they may have been counted or not", i, b.Variant, b.Server, reports.Plural(int(b.GivenUp), "review")))
+			r.Notes = append(r.Notes,
+				fmt.Sprintf(
+					"block %d (%s on %s): the API server gave up %s of its authorizer: they may have been counted or not",
+					i,
+					b.Variant,
+					b.Server,
+					reports.Plural(int(b.GivenUp), "review"),
+				),
+			)
 		}
 	}
 }
@@ -79,8 +87,10 @@ func (r *Result) noteClocks(clocks []run.Clock) {
 	most := slices.MaxFunc(clocks, func(x, y run.Clock) int {
 		return cmp.Compare(time.Duration(x.Offset).Abs(), time.Duration(y.Offset).Abs())
 	})
-	r.Notes = append(r.Notes, fmt.Sprintf("the clocks of %d shards were compared with the coordinator's: the largest offset is %s ± %s (%s)",
-		len(clocks), time.Duration(most.Offset), time.Duration(most.Uncertainty), most.Shard))
+	r.Notes = append(r.Notes,
+		fmt.Sprintf("the clocks of %d shards were compared with the coordinator's: the largest offset is %s ± %s (%s)",
+			len(clocks), time.Duration(most.Offset), time.Duration(most.Uncertainty), most.Shard),
+	)
 }
 
 func (r *Result) conclude() {

@@ -24,7 +24,8 @@ func TestSoundRunPasses(t *testing.T) {
 		t.Fatal(reasonsText(result))
 	}
 	c := result.Comparisons[0]
-	if c.Pairs != 20 || c.P50.Verdict != statistics.Equivalent || c.A != "legacy on gate-off" || c.B != "associated-node on gate-on" || c.ReviewsA != 2 {
+	if c.Pairs != 20 || c.P50.Verdict != statistics.Equivalent || c.A != "legacy on gate-off" || c.B != "associated-node on gate-on" ||
+		c.ReviewsA != 2 {
 		t.Errorf("%+v", c)
 	}
 	for _, a := range result.Variants {
@@ -116,7 +117,10 @@ func TestComparisonThatNeverRan(t *testing.T) {
 	thresholds.Comparisons = map[string]Margins{"gate": {P50: 0.05}, "same": {}, "arbitrary": {P50: 0.1}, "warm": {}}
 	result := Judge(simulated.Sound().Run(), thresholds)
 	const want = "comparison: not judged: the profile has the comparison, and no block of it ran"
-	if text := reasonsText(result); result.Outcome != Inconclusive || !strings.Contains(text, "arbitrary: "+want) || !strings.Contains(text, "warm: "+want) || strings.Contains(text, "gate: "+want) || strings.Contains(text, "same: "+want) {
+	if text := reasonsText(
+		result,
+	); result.Outcome != Inconclusive || !strings.Contains(text, "arbitrary: "+want) || !strings.Contains(text, "warm: "+want) || strings.Contains(text, "gate: "+want) ||
+		strings.Contains(text, "same: "+want) {
 		t.Error(text)
 	}
 }
@@ -124,7 +128,10 @@ func TestComparisonThatNeverRan(t *testing.T) {
 // TestClocks checks that the comparison of the shards' clocks is reported.
 func TestClocks(t *testing.T) {
 	r := simulated.Sound().Run()
-	r.Clocks = []run.Clock{{Shard: "shard 0 of 2", Offset: run.Duration(-300 * time.Microsecond), Uncertainty: run.Duration(time.Millisecond)}, {Shard: "shard 1 of 2"}}
+	r.Clocks = []run.Clock{
+		{Shard: "shard 0 of 2", Offset: run.Duration(-300 * time.Microsecond), Uncertainty: run.Duration(time.Millisecond)},
+		{Shard: "shard 1 of 2"},
+	}
 	const want = "the clocks of 2 shards were compared with the coordinator's: the largest offset is -300µs ± 1ms (shard 0 of 2)"
 	if result := Judge(r, allOf()); !slices.Contains(result.Notes, want) {
 		t.Errorf("notes: %q", result.Notes)
@@ -150,7 +157,8 @@ func TestAADiffersAndTrends(t *testing.T) {
 		thresholds := allOf()
 		thresholds.MinPairs, thresholds.Comparisons = 1, map[string]Margins{"gate": {P50: 0.1}, "same": {P50: c.margin}}
 		result := Judge(s.Run(), thresholds)
-		if c.want == "" && result.Outcome != Passed || c.want != "" && (result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), c.want)) {
+		if c.want == "" && result.Outcome != Passed ||
+			c.want != "" && (result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), c.want)) {
 			t.Errorf("%s: %s", c.name, reasonsText(result))
 		}
 	}
@@ -160,7 +168,11 @@ func TestAADiffersAndTrends(t *testing.T) {
 			inOne.Blocks[i].Server = "gate-off"
 		}
 	}
-	if result := Judge(inOne, allOf()); result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), "same has one process on both sides") {
+	if result := Judge(
+		inOne,
+		allOf(),
+	); result.Outcome != Inconclusive ||
+		!strings.Contains(reasonsText(result), "same has one process on both sides") {
 		t.Error(reasonsText(result))
 	}
 	// A server that becomes slower with each block.
@@ -333,7 +345,8 @@ func TestVerdictNeedsPairsAndStarts(t *testing.T) {
 		r := s.Run()
 		result := Judge(r, Thresholds{Margin: 0.5, MinPairs: 1, MinStarts: 1})
 		e := result.Comparisons[0].P50
-		if result.Outcome != Inconclusive || e.Measured || e.Verdict != statistics.Undecided || e.Why != c.why || e.Change != (statistics.Interval{}) {
+		if result.Outcome != Inconclusive || e.Measured || e.Verdict != statistics.Undecided || e.Why != c.why ||
+			e.Change != (statistics.Interval{}) {
 			t.Errorf("%d pairs in %d starts: %+v, %s", c.pairs, c.starts, e, reasonsText(result))
 		}
 		// If no margin is declared, nothing is claimed about a difference, and what was declared is enough.

@@ -35,7 +35,13 @@ func (l LevelCounts) String() string {
 
 // DescribeRejected returns how many requests were rejected, by reason, or "" if none was.
 func (l LevelCounts) DescribeRejected() string {
-	return strings.Join(seq.Map(slices.Sorted(maps.Keys(l.Rejected)), func(reason string) string { return fmt.Sprintf("%.0f (%s)", l.Rejected[reason], reason) }), ", ")
+	return strings.Join(
+		seq.Map(
+			slices.Sorted(maps.Keys(l.Rejected)),
+			func(reason string) string { return fmt.Sprintf("%.0f (%s)", l.Rejected[reason], reason) },
+		),
+		", ",
+	)
 }
 
 // MeanWait returns how long a request that was dispatched waited in the mean, in ms.

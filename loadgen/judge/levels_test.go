@@ -55,7 +55,8 @@ func TestSumLevels(t *testing.T) {
 		counters[counter.String()] = n
 	}
 	levels := SumLevels(counters)
-	if len(levels) != 2 || levels[0].String() != "system: 100 dispatched after 5.00 ms, rejected 7 (queue-full), 2 (time-out)" || levels[1].String() != "catch-all: 3 dispatched after 0.00 ms" {
+	if len(levels) != 2 || levels[0].String() != "system: 100 dispatched after 5.00 ms, rejected 7 (queue-full), 2 (time-out)" ||
+		levels[1].String() != "catch-all: 3 dispatched after 0.00 ms" {
 		t.Errorf("%v", levels)
 	}
 }

@@ -75,11 +75,33 @@ func (r *Result) judgeChecksAtOnce(name string, blocks []*run.Block, least int) 
 	case checks == 0:
 		r.noteUnjudged(name, ChecksAtOnce, "checks at once", "no check of an impersonation arrived at the recorder")
 	case checks < int64(least):
-		r.addLimit(name, ChecksAtOnce, Broken, "%s of impersonation under way at once, at most; expected %d at some moment", reports.Plural(int(checks), "check"), least)
+		r.addLimit(
+			name,
+			ChecksAtOnce,
+			Broken,
+			"%s of impersonation under way at once, at most; expected %d at some moment",
+			reports.Plural(int(checks), "check"),
+			least,
+		)
 	case areRequestsReviewed && requests < int64(least):
-		r.addLimit(name, ChecksAtOnce, Broken, "%s of requests themselves under way at once, at most, once they were impersonated; expected %d at some moment", reports.Plural(int(requests), "review"), least)
+		r.addLimit(
+			name,
+			ChecksAtOnce,
+			Broken,
+			"%s of requests themselves under way at once, at most, once they were impersonated; expected %d at some moment",
+			reports.Plural(int(requests), "review"),
+			least,
+		)
 	default:
-		r.addLimit(name, ChecksAtOnce, Holds, "up to %s of impersonation and %s of requests were under way at once, at least %d wanted", reports.Plural(int(checks), "check"), reports.Plural(int(requests), "review"), least)
+		r.addLimit(
+			name,
+			ChecksAtOnce,
+			Holds,
+			"up to %s of impersonation and %s of requests were under way at once, at least %d wanted",
+			reports.Plural(int(checks), "check"),
+			reports.Plural(int(requests), "review"),
+			least,
+		)
 	}
 }
 
@@ -107,7 +129,13 @@ func compareInterval(low, high, limit float64) State {
 func (r *Result) judgePrediction(name string, blocks []*run.Block) {
 	switch verdict, finding := comparePrediction(blocks); verdict {
 	case AsPredicted:
-		r.addLimit(name, PredictedReviews, Holds, "in each of %s the reviews of every mode and decision are as many as its schedule leads to", reports.Plural(len(blocks), "block"))
+		r.addLimit(
+			name,
+			PredictedReviews,
+			Holds,
+			"in each of %s the reviews of every mode and decision are as many as its schedule leads to",
+			reports.Plural(len(blocks), "block"),
+		)
 	case NotPredicted:
 		r.addLimit(name, PredictedReviews, Broken, "%s", describeFinding(finding, blocks))
 	default:
@@ -136,7 +164,12 @@ func (r *Result) judgeIdentities(name string, blocks []*run.Block) {
 			wrong = append(wrong, fmt.Sprintf("block %d of %d: %d more were for somebody else", i+1, len(blocks), more))
 		}
 	}
-	text := fmt.Sprintf("%s about who the agent is, %s of requests themselves, %s", reports.Plural(int(answers), "answer"), reports.Plural(int(reviews), "review"), reports.Plural(int(refusals), "refusal"))
+	text := fmt.Sprintf(
+		"%s about who the agent is, %s of requests themselves, %s",
+		reports.Plural(int(answers), "answer"),
+		reports.Plural(int(reviews), "review"),
+		reports.Plural(int(refusals), "refusal"),
+	)
 	switch {
 	case len(wrong) > 0:
 		r.addLimit(name, IdentitiesWanted, Broken, "%s; compared were %s", strings.Join(wrong[:min(len(wrong), mostShown)], "; "), text)
@@ -153,7 +186,12 @@ func describeFinding(finding *run.Block, blocks []*run.Block) string {
 	text := fmt.Sprintf("block %d of %d: %s", slices.Index(blocks, finding)+1, len(blocks), strings.Join(list, "; "))
 	for _, b := range blocks {
 		if s := b.Smallest; s != nil {
-			text += fmt.Sprintf(". The smallest schedule that shows it has %s (%s): %s", reports.Plural(s.Count, "request"), s.Text, strings.Join(s.Requests, "; "))
+			text += fmt.Sprintf(
+				". The smallest schedule that shows it has %s (%s): %s",
+				reports.Plural(s.Count, "request"),
+				s.Text,
+				strings.Join(s.Requests, "; "),
+			)
 		}
 	}
 	return text
@@ -169,7 +207,14 @@ func (r *Result) judgeReviews(name string, reviews ReviewRate, limit float64) {
 		// Even without impersonation a request has a review of its own.
 		r.addLimit(name, ReviewsPerRequest, Unknown, "the recorder received no review at all")
 	default:
-		r.addLimit(name, ReviewsPerRequest, compareInterval(rate.Low, rate.High, limit), "%s reviews per request, at most %g", reviews, limit)
+		r.addLimit(
+			name,
+			ReviewsPerRequest,
+			compareInterval(rate.Low, rate.High, limit),
+			"%s reviews per request, at most %g",
+			reviews,
+			limit,
+		)
 	}
 }
 
@@ -179,7 +224,16 @@ func (r *Result) judgeErrors(v Variant, limit float64) {
 		return
 	}
 	rate := float64(v.Errors) / float64(v.Done)
-	r.addLimit(v.Name, ErrorRate, compareInterval(rate, rate, limit), "%d of %d answers are errors (%.3g %%), at most %.3g %%", v.Errors, v.Done, 100*rate, 100*limit)
+	r.addLimit(
+		v.Name,
+		ErrorRate,
+		compareInterval(rate, rate, limit),
+		"%d of %d answers are errors (%.3g %%), at most %.3g %%",
+		v.Errors,
+		v.Done,
+		100*rate,
+		100*limit,
+	)
 }
 
 // objectives are the objectives of Kubernetes for the p99 of a kind of request, from

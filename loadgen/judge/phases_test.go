@@ -17,8 +17,11 @@ func TestPhases(t *testing.T) {
 			r.Steady = true
 			for i := range r.Blocks {
 				r.Blocks[i].Settled = &run.SettledPart{
-					After: run.Duration(5 * time.Second), Sent: 200, First: first,
-					Reviews: []run.ReviewCount{{ReviewKind: kind, Count: 300}}, Checks: []run.CheckRange{{ReviewKind: kind, Low: 290, High: 310}},
+					After:   run.Duration(5 * time.Second),
+					Sent:    200,
+					First:   first,
+					Reviews: []run.ReviewCount{{ReviewKind: kind, Count: 300}},
+					Checks:  []run.CheckRange{{ReviewKind: kind, Low: 290, High: 310}},
 				}
 			}
 		}
@@ -41,7 +44,8 @@ func TestPhases(t *testing.T) {
 				continue
 			}
 			got := v.Reviews
-			if got.Of != c.of || got.PerRequest.Estimate != c.mean || *got.Predicted != c.predicted || got.Verdict != AsPredicted || got.Blocks == 0 {
+			if got.Of != c.of || got.PerRequest.Estimate != c.mean || *got.Predicted != c.predicted || got.Verdict != AsPredicted ||
+				got.Blocks == 0 {
 				t.Errorf("%s, %s: %+v", name, v.Name, got)
 			}
 			if v.FirstContact == nil || v.FirstContact.Of != FirstContact {
@@ -66,7 +70,10 @@ func TestCountsAlone(t *testing.T) {
 	if result := Judge(r, Thresholds{MinPairs: 2, MinStarts: 1}); result.Outcome != Passed {
 		t.Error(reasonsText(result))
 	}
-	if result := Judge(r, Thresholds{MinPairs: 2, MinStarts: 1, Limits: Limits{P99: run.Duration(time.Second)}}); result.Outcome != Inconclusive {
+	if result := Judge(
+		r,
+		Thresholds{MinPairs: 2, MinStarts: 1, Limits: Limits{P99: run.Duration(time.Second)}},
+	); result.Outcome != Inconclusive {
 		t.Errorf("a limit of latency: %s", reasonsText(result))
 	}
 }

@@ -18,7 +18,8 @@ func TestProfileDifference(t *testing.T) {
 		a.Functions[fmt.Sprint("small", i)] = 3
 	}
 	d := compareProfile("API server", a, b)
-	if len(d.Differ) != 2 || d.Differ[0] != (FunctionShare{"syscall", 0.4, 0.25}) || d.Differ[1] != (FunctionShare{"authorize", 0.05, 0.15}) {
+	if len(d.Differ) != 2 || d.Differ[0] != (FunctionShare{"syscall", 0.4, 0.25}) ||
+		d.Differ[1] != (FunctionShare{"authorize", 0.05, 0.15}) {
 		t.Errorf("differ: %v", d.Differ)
 	}
 	if len(d.Top) != shownFunctions || d.Top[0].Function != "syscall" || d.Top[2].Function != "authorize" && d.Top[1].Function != "noise" {
@@ -28,7 +29,10 @@ func TestProfileDifference(t *testing.T) {
 		t.Errorf("a profile differs from itself: %v", same.Differ)
 	}
 	with, without := &run.Block{Profiles: map[string]run.CPUProfile{"API server": a}}, &run.Block{}
-	if got := compareProfiles([]pair{{a: []*run.Block{with}, b: with}, {a: []*run.Block{with}, b: without}}); len(got) != 1 || got[0].SamplesB != 1000 {
+	if got := compareProfiles(
+		[]pair{{a: []*run.Block{with}, b: with}, {a: []*run.Block{with}, b: without}},
+	); len(got) != 1 ||
+		got[0].SamplesB != 1000 {
 		t.Errorf("the last pair with both: %v", got)
 	}
 }
@@ -53,7 +57,8 @@ func TestOwnUnknown(t *testing.T) {
 	r := simulated.Sound().Run()
 	r.OwnUnknown = true
 	result := Judge(r, Thresholds{Limits: Limits{ReviewsPerRequest: 2}})
-	if want := "the checks of the requests themselves are not counted"; result.Outcome != Inconclusive || !strings.Contains(strings.Join(result.Reasons, "\n"), want) {
+	if want := "the checks of the requests themselves are not counted"; result.Outcome != Inconclusive ||
+		!strings.Contains(strings.Join(result.Reasons, "\n"), want) {
 		t.Errorf("want %q; got %s", want, reasonsText(result))
 	}
 	if of := result.Variants[0].Reviews.Of; !strings.HasPrefix(of, "impersonation alone, ") {

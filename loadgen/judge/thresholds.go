@@ -192,8 +192,11 @@ func ThresholdsOf(p *profile.Profile) Thresholds {
 	}
 	for _, limit := range p.Thresholds {
 		t.Variants[limit.Variant] = Limits{
-			ErrorRate: limit.ErrorRate, ReviewsPerRequest: ptr.Deref(limit.ReviewsPerRequest, 0), P99: run.Duration(ptr.Deref(limit.P99, 0)), SLOHeld: !p.Counts,
-			ChecksAtOnce: limit.ChecksAtOnce,
+			ErrorRate:         limit.ErrorRate,
+			ReviewsPerRequest: ptr.Deref(limit.ReviewsPerRequest, 0),
+			P99:               run.Duration(ptr.Deref(limit.P99, 0)),
+			SLOHeld:           !p.Counts,
+			ChecksAtOnce:      limit.ChecksAtOnce,
 		}
 	}
 	for _, c := range p.Comparisons {

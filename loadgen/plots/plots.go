@@ -99,8 +99,10 @@ func latencyPoints(h *histogram.Histogram) (points []statistics.Point) {
 // Timeline shows the reviews in each second of a block, as the mean of the variant's blocks.
 func Timeline(groups []judge.VariantBlocks) statistics.Chart {
 	chart := statistics.Chart{
-		Label: "access reviews over time by variant", Height: 300,
-		X: statistics.Axis{Label: "seconds since the block began"}, Y: statistics.Axis{Label: "access reviews per second", Zero: true, Room: true},
+		Label:  "access reviews over time by variant",
+		Height: 300,
+		X:      statistics.Axis{Label: "seconds since the block began"},
+		Y:      statistics.Axis{Label: "access reviews per second", Zero: true, Room: true},
 	}
 	for _, g := range groups {
 		curve := statistics.Curve{Name: g.Name, Points: timelinePoints(g.Blocks)}

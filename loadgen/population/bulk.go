@@ -121,7 +121,13 @@ func (o *Population) Settle(ctx context.Context, anonymous *rest.Config, p *prof
 	return nil
 }
 
-func (o *Population) settleVariant(ctx context.Context, client *http.Client, host string, p *profile.Profile, variant profile.Variant) error {
+func (o *Population) settleVariant(
+	ctx context.Context,
+	client *http.Client,
+	host string,
+	p *profile.Profile,
+	variant profile.Variant,
+) error {
 	q := asking(p, variant, p.Agents())
 	for kind, weight := range p.Plan(0).Mix {
 		if weight == 0 || slices.Contains([]string{"watch", profile.Review, profile.Whoami}, profile.Kinds()[kind]) {
@@ -136,7 +142,15 @@ func (o *Population) settleVariant(ctx context.Context, client *http.Client, hos
 		})
 		switch {
 		case wait.Interrupted(err) && ctx.Err() == nil:
-			return fmt.Errorf("%s of the variant %s is answered with %d, not %d, after %s: %s", profile.Kinds()[kind], variant.Name, status, Expected(variant), settleTimeout, text)
+			return fmt.Errorf(
+				"%s of the variant %s is answered with %d, not %d, after %s: %s",
+				profile.Kinds()[kind],
+				variant.Name,
+				status,
+				Expected(variant),
+				settleTimeout,
+				text,
+			)
 		case err != nil:
 			return err
 		}

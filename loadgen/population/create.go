@@ -70,7 +70,8 @@ type builder struct {
 func Create(ctx context.Context, place Place, p *profile.Profile) (*Population, error) {
 	admin := rest.CopyConfig(place.Admin)
 	if !place.Shared {
-		admin.ContentType, admin.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+		admin.ContentType = "application/vnd.kubernetes.protobuf"
+		admin.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	}
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
@@ -221,7 +222,13 @@ func (b *builder) awaitKwok(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case wait.Interrupted(err):
-		return &usage.Error{Problem: fmt.Sprintf("nobody has the node %s Ready after %s: expected kwok's controller in the cluster, with its stages, or --node-objects bare", name, kwokTimeout)}
+		return &usage.Error{
+			Problem: fmt.Sprintf(
+				"nobody has the node %s Ready after %s: expected kwok's controller in the cluster, with its stages, or --node-objects bare",
+				name,
+				kwokTimeout,
+			),
+		}
 	}
 	return err
 }
@@ -245,10 +252,14 @@ func pod(namespace, name string, node int, account string) *corev1.Pod {
 // that is somebody else's. A storage that is slow for a moment is tried again.
 func (b *builder) create(ctx context.Context, o object) error {
 	attempts := 0
-	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) }, func() error {
-		attempts++
-		return b.send(ctx, o)
-	})
+	err := retry.OnError(
+		retry.DefaultBackoff,
+		func(err error) bool { return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) },
+		func() error {
+			attempts++
+			return b.send(ctx, o)
+		},
+	)
 	mayBeThere := attempts > 1 || !b.Shared
 	if err == nil {
 		return nil
@@ -285,16 +296,22 @@ func (b *builder) tokens(ctx context.Context, variant profile.Variant, i int) (t
 	_, account := sender(b.profile, i)
 	life := int64(max(tokenLife, 2*b.profile.Length()) / time.Second)
 	for range b.profile.TokensPerAgent {
-		answer, err := b.client.CoreV1().ServiceAccounts(ns).CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-			ExpirationSeconds: &life,
-			BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name},
-		}}, metav1.CreateOptions{})
+		answer, err := b.client.CoreV1().
+			ServiceAccounts(ns).
+			CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+				ExpirationSeconds: &life,
+				BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name},
+			}}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("token of %s/%s: %w", ns, name, err)
 		}
 		// A server may give a shorter time than was requested (--service-account-max-token-expiration).
 		if left := time.Until(answer.Status.ExpirationTimestamp.Time); left < b.profile.Length() {
-			return nil, fmt.Errorf("the API server gives tokens for %s, and the blocks of the profile take %s: the agents' would expire", left.Round(time.Second), b.profile.Length())
+			return nil, fmt.Errorf(
+				"the API server gives tokens for %s, and the blocks of the profile take %s: the agents' would expire",
+				left.Round(time.Second),
+				b.profile.Length(),
+			)
 		}
 		tokens = append(tokens, answer.Status.Token)
 	}

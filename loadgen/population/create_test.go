@@ -105,7 +105,10 @@ func TestCreateAndDelete(t *testing.T) {
 	}{{"API", nil}, {"etcd", storage}} {
 		t.Run(way.name, func(t *testing.T) {
 			var last, total int64
-			made, err := Create(t.Context(), Place{Admin: c.Admin(), Storage: way.storage, Progress: func(done, of int64) { last, total = done, of }}, p)
+			made, err := Create(t.Context(), Place{Admin: c.Admin(), Storage: way.storage, Progress: func(done, of int64) {
+				last = done
+				total = of
+			}}, p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +119,13 @@ func TestCreateAndDelete(t *testing.T) {
 			// There are 5 nodes with 3 pods, and 5 agents in each of 2 variants: those of a DaemonSet with one account,
 			// and one that takes no part with its own. The other pods have one account.
 			if len(there.nodes) != 5 || len(there.pods) != 5*3+2*5 || len(there.accounts) != 2*2+1 || there.roles == 0 {
-				t.Fatalf("%d nodes, %d pods, %d accounts, %d roles and bindings", len(there.nodes), len(there.pods), len(there.accounts), there.roles)
+				t.Fatalf(
+					"%d nodes, %d pods, %d accounts, %d roles and bindings",
+					len(there.nodes),
+					len(there.pods),
+					len(there.accounts),
+					there.roles,
+				)
 			}
 			seen = append(seen, there)
 			if len(made.Tokens) != 2 || len(made.Tokens["denied"]) != 4 || len(made.Tokens["denied"][3]) != 2 {
@@ -197,7 +206,11 @@ func TestBrokenStorage(t *testing.T) {
 func TestShared(t *testing.T) {
 	b := &builder{client: fake.NewClientset(), profile: few(), Place: Place{Shared: true, Kwok: true}}
 	node := b.node(4).(*corev1.Node)
-	if err := b.create(t.Context(), node); err != nil || node.Annotations[kwokKey] != "fake" || node.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
+	if err := b.create(
+		t.Context(),
+		node,
+	); err != nil || node.Annotations[kwokKey] != "fake" ||
+		node.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
 		t.Fatalf("%v: %+v", err, node)
 	}
 	if err := b.create(t.Context(), node); err == nil {

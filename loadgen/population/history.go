@@ -61,7 +61,15 @@ func NewHistory(p *profile.Profile, server profile.Server, kubernetes string) (*
 	nobody := c
 	nobody.Grants = nil
 	refusing, err := oracle.New(nobody)
-	return &History{profile: p, config: c, fewest: fewest, most: most, refusing: refusing, answers: [2]map[string]run.Request{{}, {}}, met: map[knownAgent]bool{}}, err
+	return &History{
+		profile:  p,
+		config:   c,
+		fewest:   fewest,
+		most:     most,
+		refusing: refusing,
+		answers:  [2]map[string]run.Request{{}, {}},
+		met:      map[knownAgent]bool{},
+	}, err
 }
 
 // answerLife is how long an API server remembers that a webhook did not allow (cacheUnauthorizedTTL by default of
@@ -84,7 +92,12 @@ func (h *History) Predict(variant profile.Variant, start time.Time, log []run.Re
 
 // PredictSettled does the same as Predict for a block that is settled in part. The settled part, unless it is nil, gets
 // its requests and what is predicted for them.
-func (h *History) PredictSettled(variant profile.Variant, start time.Time, log []run.Request, settled *run.SettledPart) (*run.Prediction, error) {
+func (h *History) PredictSettled(
+	variant profile.Variant,
+	start time.Time,
+	log []run.Request,
+	settled *run.SettledPart,
+) (*run.Prediction, error) {
 	if h.began.IsZero() {
 		h.began = start
 	}
@@ -203,7 +216,13 @@ func (h *History) observe(o observation, ranges []checkRanges) error {
 		prediction := model.Do(requestor, imp, request)
 		forbidden := prediction.Code == http.StatusForbidden
 		if at != refused && forbidden != o.variant.Denied {
-			return fmt.Errorf("the oracle says of agent %d of %s: code %d, %v", o.Agent, o.variant.Name, prediction.Code, prediction.Messages)
+			return fmt.Errorf(
+				"the oracle says of agent %d of %s: code %d, %v",
+				o.Agent,
+				o.variant.Name,
+				prediction.Code,
+				prediction.Messages,
+			)
 		}
 		sequences, _ := prediction.Sequences()
 		for _, review := range sequences[0] {
@@ -260,7 +279,11 @@ func (h *History) countAsked(at bound, o observation, review oracle.Review, rang
 
 // count adds a review to what is predicted.
 func (h *History) count(at bound, o observation, review oracle.Review, checks checkRanges) {
-	kind := run.ReviewKind{Mode: cmp.Or(string(review.Mode), run.RequestMode), Verb: review.Spec.ResourceAttributes.Verb, Decision: "NoOpinion"}
+	kind := run.ReviewKind{
+		Mode:     cmp.Or(string(review.Mode), run.RequestMode),
+		Verb:     review.Spec.ResourceAttributes.Verb,
+		Decision: "NoOpinion",
+	}
 	if review.Allowed() {
 		kind.Decision = "Allow"
 	}

@@ -97,10 +97,18 @@ func TestAssociatedNode(t *testing.T) {
 			if low != c.identities || high != c.identities {
 				t.Errorf("%d to %d identity checks, want %d", low, high, c.identities)
 			}
-			if low, high = predictedRange(got, "associated-node", "impersonate-on:associated-node:list"); low != c.actions || high != c.actions {
+			if low, high = predictedRange(
+				got,
+				"associated-node",
+				"impersonate-on:associated-node:list",
+			); low != c.actions ||
+				high != c.actions {
 				t.Errorf("%d to %d action checks, want %d", low, high, c.actions)
 			}
-			if n := int64(c.p.Agents()); got.First != n || int64(got.Agents) != n || got.Most != c.rounds || got.Requests != n*int64(c.rounds) {
+			if n := int64(
+				c.p.Agents(),
+			); got.First != n || int64(got.Agents) != n || got.Most != c.rounds ||
+				got.Requests != n*int64(c.rounds) {
 				t.Errorf("%+v", got)
 			}
 			low, _ = got.Range()
@@ -123,7 +131,12 @@ func TestSteadyState(t *testing.T) {
 		// A second minute continues where the first ended.
 		got := predict(t, h, "associated-node", start.Add(time.Duration(n)*c.every), rounds(p, n, c.every/50, c.every), ms)
 		low, high := got.Range()
-		t.Logf("every %s: %.4f to %.4f reviews per request", c.every, float64(low)/float64(got.Requests), float64(high)/float64(got.Requests))
+		t.Logf(
+			"every %s: %.4f to %.4f reviews per request",
+			c.every,
+			float64(low)/float64(got.Requests),
+			float64(high)/float64(got.Requests),
+		)
 		for _, sum := range []int64{low, high} {
 			if rate := float64(sum) / float64(got.Requests); rate < c.from || rate > c.to || got.First != 0 {
 				t.Errorf("every %s: %v reviews per request, %d first contacts; want %v to %v, none", c.every, rate, got.First, c.from, c.to)
@@ -154,7 +167,15 @@ func TestSettled(t *testing.T) {
 		low, _ := (&run.Prediction{Checks: settled.Checks}).Range()
 		rate := float64(low) / float64(settled.Sent)
 		if rate < want || rate > want+0.005 || settled.Sent*6 != all.Requests*5 || settled.First != 0 {
-			t.Errorf("every %s: %.4f reviews for each of %d requests of %d, %d first contacts; want %.4f", every, rate, settled.Sent, all.Requests, settled.First, want)
+			t.Errorf(
+				"every %s: %.4f reviews for each of %d requests of %d, %d first contacts; want %.4f",
+				every,
+				rate,
+				settled.Sent,
+				all.Requests,
+				settled.First,
+				want,
+			)
 		}
 	}
 }
@@ -365,7 +386,16 @@ func TestVariants(t *testing.T) {
 		for i, want := range []int64{c.first, c.steady} {
 			got := predict(t, h, c.variant, time.Now().Add(time.Duration(i)*time.Minute), rounds(p, 1, 0, 0), 0)
 			if low, high := got.Range(); low != want || high != want || got.First != int64(1-i) {
-				t.Errorf("%s on %s, time %d: %d to %d reviews, %d first contacts; want %d", c.variant, c.server, i+1, low, high, got.First, want)
+				t.Errorf(
+					"%s on %s, time %d: %d to %d reviews, %d first contacts; want %d",
+					c.variant,
+					c.server,
+					i+1,
+					low,
+					high,
+					got.First,
+					want,
+				)
 			}
 		}
 	}

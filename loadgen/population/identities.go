@@ -80,7 +80,12 @@ func ownKey(variant profile.Variant, spec authorizationv1.SubjectAccessReviewSpe
 // CompareIdentities compares the identities that the server saw in the block that was predicted last with those that
 // the agents wanted, by the answers in its log and, unless own is nil, by the reviews of requests themselves. givenUp
 // reviews may or may not have reached the recorder.
-func (h *History) CompareIdentities(variant profile.Variant, log []run.Request, own map[string]run.OwnReview, givenUp int64) (*run.Identities, error) {
+func (h *History) CompareIdentities(
+	variant profile.Variant,
+	log []run.Request,
+	own map[string]run.OwnReview,
+	givenUp int64,
+) (*run.Identities, error) {
 	c := &identityCheck{History: h, variant: variant, log: log, out: &run.Identities{}}
 	if err := c.compareAnswers(); err != nil {
 		return nil, err
@@ -131,7 +136,13 @@ func (c *identityCheck) compareAnswers() error {
 		c.out.Answers++
 		if answer := c.readAnswer(r); answer != wantedNames[r.Agent] {
 			c.out.Add(1, func() string {
-				return fmt.Sprintf("%s: the answer names %s, not %s; %s", c.name(r), answer, wantedNames[r.Agent], c.nameOther(r, nameIn(answer)))
+				return fmt.Sprintf(
+					"%s: the answer names %s, not %s; %s",
+					c.name(r),
+					answer,
+					wantedNames[r.Agent],
+					c.nameOther(r, nameIn(answer)),
+				)
 			})
 		}
 	}
@@ -208,7 +219,12 @@ func (c *identityCheck) compareReviews(own map[string]run.OwnReview, givenUp int
 			c.out.Add(review.Count, func() string { return c.describeStray(review) })
 		case review.Count > predicted.High+givenUp:
 			c.out.Add(review.Count-predicted.High, func() string {
-				return fmt.Sprintf("%s was authorized %d times, and at most %d such requests were sent", describeReview(review.spec), review.Count, predicted.High)
+				return fmt.Sprintf(
+					"%s was authorized %d times, and at most %d such requests were sent",
+					describeReview(review.spec),
+					review.Count,
+					predicted.High,
+				)
 			})
 		}
 	}
@@ -246,7 +262,11 @@ func describeReview(spec authorizationv1.SubjectAccessReviewSpec) string {
 // describeStray describes a review that no request leads to, with the request for the same object that was open at the
 // time, and the last one of the user that it is about.
 func (c *identityCheck) describeStray(review *seenReview) string {
-	text := fmt.Sprintf("%s was authorized at %s, which no agent asked for", describeReview(review.spec), review.First.Round(time.Microsecond))
+	text := fmt.Sprintf(
+		"%s was authorized at %s, which no agent asked for",
+		describeReview(review.spec),
+		review.First.Round(time.Microsecond),
+	)
 	for _, r := range c.log {
 		isUnderWay := r.From <= review.First && review.First <= r.To
 		if !isUnderWay || !c.isSameObject(r, review.spec) {

@@ -36,7 +36,15 @@ func newDeputies(t *testing.T) *deputies {
 		at := time.Duration(a) * 10 * ms
 		d.log = append(d.log,
 			run.Request{Agent: a, From: at, To: at + 5*ms},
-			run.Request{Agent: a, Kind: whoamiKind, Turn: 1, From: at + time.Second, To: at + time.Second + 5*ms, Said: identityText(d.user(int(a)))})
+			run.Request{
+				Agent: a,
+				Kind:  whoamiKind,
+				Turn:  1,
+				From:  at + time.Second,
+				To:    at + time.Second + 5*ms,
+				Said:  identityText(d.user(int(a))),
+			},
+		)
 		d.addOwn(t, d.user(int(a)), "list", nodeName(int(a)), at+2*ms)
 		d.addOwn(t, d.user(int(a)), "create", "", at+time.Second+2*ms)
 	}
@@ -56,10 +64,17 @@ func (d *deputies) addOwn(t *testing.T, u scenarios.User, verb, node string, at 
 	for key, values := range u.Extra {
 		spec.Extra[key] = values
 	}
-	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: "authentication.k8s.io", Version: "v1", Resource: "selfsubjectreviews"}
+	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb:     verb,
+		Group:    "authentication.k8s.io",
+		Version:  "v1",
+		Resource: "selfsubjectreviews",
+	}
 	if node != "" {
 		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "pods"}
-		spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: scenarios.FieldRequirements(fields.OneTermEqualSelector("spec.nodeName", node).Requirements())}
+		spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{
+			Requirements: scenarios.FieldRequirements(fields.OneTermEqualSelector("spec.nodeName", node).Requirements()),
+		}
 	}
 	text, err := json.Marshal(authorizationv1.SubjectAccessReview{Spec: spec})
 	if err != nil {

@@ -163,7 +163,15 @@ func request(q ask, kind, turn, pods int, tokens func(int) []string) agent.Reque
 func Describe(p *profile.Profile, variant profile.Variant, send pacer.Send) string {
 	q := asking(p, variant, int(send.Agent))
 	node, account := sender(p, q.identity)
-	text := fmt.Sprintf("%s: %s on %s, as %s:%s, sends %s", send.At, agentName(q.identity), nodeName(node), space(variant), account, profile.Kinds()[send.Kind])
+	text := fmt.Sprintf(
+		"%s: %s on %s, as %s:%s, sends %s",
+		send.At,
+		agentName(q.identity),
+		nodeName(node),
+		space(variant),
+		account,
+		profile.Kinds()[send.Kind],
+	)
 	if q.imp != nil {
 		text += " for " + q.imp.User
 	}

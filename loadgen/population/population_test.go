@@ -30,10 +30,13 @@ func TestAsker(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := Asker(p, variant, tokens)(c.agent, c.kind, c.turn)
-		if got := r.Path + "?" + r.Query; got != c.url || r.Header.Get("Impersonate-User") != c.as || r.Header.Get("Authorization") != c.authority || r.Watch != (c.kind == 2) {
+		if got := r.Path + "?" + r.Query; got != c.url || r.Header.Get("Impersonate-User") != c.as ||
+			r.Header.Get("Authorization") != c.authority ||
+			r.Watch != (c.kind == 2) {
 			t.Errorf("%s: %s as %q with %s", c.variant, got, r.Header.Get("Impersonate-User"), r.Header.Get("Authorization"))
 		}
-		if c.variant == "deputy" && (r.Header.Get("Impersonate-Extra-Authzconf.dev%2ftenant") != "tenant-0-7" || len(r.Header["Impersonate-Group"]) != 2) {
+		if c.variant == "deputy" &&
+			(r.Header.Get("Impersonate-Extra-Authzconf.dev%2ftenant") != "tenant-0-7" || len(r.Header["Impersonate-Group"]) != 2) {
 			t.Errorf("headers of a deputy: %v", strings.Join(keys(r.Header), " "))
 		}
 	}

@@ -88,8 +88,21 @@ func (c *checker) requireSpan(path, name string, value scenarios.Duration, from,
 func (p *Plan) Check(at func(path string) string) error {
 	c := &checker{at: at}
 	c.requireNumber("$.apiServers", "apiServers", p.APIServers, 1, maxServers)
-	c.require(slices.Contains([]scenarios.Gate{"", scenarios.GateOn, scenarios.GateOff}, p.Gate), "$.gate", "gate %q: expected on or off", p.Gate)
-	c.require(slices.Contains([]RBAC{"", LegacyRBAC, ConstrainedRBAC, NoRBAC}, p.RBAC), "$.rbac", "rbac %q: expected %s, %s or %s", p.RBAC, LegacyRBAC, ConstrainedRBAC, NoRBAC)
+	c.require(
+		slices.Contains([]scenarios.Gate{"", scenarios.GateOn, scenarios.GateOff}, p.Gate),
+		"$.gate",
+		"gate %q: expected on or off",
+		p.Gate,
+	)
+	c.require(
+		slices.Contains([]RBAC{"", LegacyRBAC, ConstrainedRBAC, NoRBAC}, p.RBAC),
+		"$.rbac",
+		"rbac %q: expected %s, %s or %s",
+		p.RBAC,
+		LegacyRBAC,
+		ConstrainedRBAC,
+		NoRBAC,
+	)
 	c.requireSpan("$.memory", "memory", p.Memory, time.Second, time.Hour)
 	c.requireNumber("$.modes", "modes", p.Modes, 1, maxSize)
 	c.requireSpan("$.within", "within", p.Within, 100*time.Millisecond, time.Hour)
@@ -107,7 +120,14 @@ func (p *Plan) Check(at func(path string) string) error {
 func (p *Plan) checkAuthorizer(c *checker) {
 	a := p.Authorizer
 	c.require(slices.Contains(chains(), a.Chain), "$.authorizer.chain", "authorizer %q: expected one of %v", a.Chain, chains())
-	c.require(a.Answers == AnswerNoOpinion || a.Answers == AnswerAllow, "$.authorizer.answers", "answers %q: expected %s or %s", a.Answers, AnswerNoOpinion, AnswerAllow)
+	c.require(
+		a.Answers == AnswerNoOpinion || a.Answers == AnswerAllow,
+		"$.authorizer.answers",
+		"answers %q: expected %s or %s",
+		a.Answers,
+		AnswerNoOpinion,
+		AnswerAllow,
+	)
 	c.requireSpan("$.authorizer.allowedTTL", "allowedTTL", a.Allowed, 0, time.Hour)
 	c.requireSpan("$.authorizer.deniedTTL", "deniedTTL", a.Denied, 0, time.Hour)
 	c.requireNumber("$.authorizer.cacheSize", "cacheSize", a.Size, 1, maxSize)
@@ -118,7 +138,12 @@ func (w Workload) check(c *checker, path string) {
 	c.require(slices.Contains(oracle.Modes(), w.Mode), path+".mode", "mode %q: expected one of %v", w.Mode, oracle.Modes())
 	ofNodes := w.Mode == oracle.AssociatedNode || w.Mode == oracle.ArbitraryNode
 	ofUsers := w.Mode == oracle.ServiceAccount || w.Mode == oracle.UserInfo
-	c.require(!ofNodes || w.Users == 0, path+".users", "users of a deputy are not impersonated by mode %s: expected nodes, or another mode", w.Mode)
+	c.require(
+		!ofNodes || w.Users == 0,
+		path+".users",
+		"users of a deputy are not impersonated by mode %s: expected nodes, or another mode",
+		w.Mode,
+	)
 	c.require(!ofUsers || w.Nodes == 0, path+".nodes", "nodes are not impersonated by mode %s: expected users, or another mode", w.Mode)
 	c.require(w.Nodes > 0 || w.Users > 0, path, "nobody asks: expected nodes, or users of a deputy")
 	c.require(w.Nodes == 0 || w.Users == 0, path+".users", "nodes and users are workloads of their own: expected one of both")
@@ -130,7 +155,11 @@ func (w Workload) check(c *checker, path string) {
 	c.requireNumber(path+".deputies", "deputies", w.Deputies, 0, maxUnits)
 	hasValues := w.Groups > 0 || w.Extras > 0
 	c.require(!hasValues || w.Users > 0, path+".groups", "groups and extras are those of a deputy's users: expected users")
-	c.require(!hasValues || w.Mode != oracle.ServiceAccount, path+".groups", "mode serviceaccount takes a name alone: expected neither groups nor extras")
+	c.require(
+		!hasValues || w.Mode != oracle.ServiceAccount,
+		path+".groups",
+		"mode serviceaccount takes a name alone: expected neither groups nor extras",
+	)
 	c.require(w.Users == 0 || w.DaemonSets == 0, path+".daemonSets", "DaemonSets are for nodes: expected none with users")
 	c.require(w.Users > 0 || w.Deputies == 0, path+".deputies", "deputies act for users: expected users")
 	c.require(!w.NameAlone || w.Nodes > 0, path+".nameAlone", "nameAlone is about the group system:nodes: expected nodes")
@@ -138,5 +167,12 @@ func (w Workload) check(c *checker, path string) {
 		"serviceAccounts %q: expected %s (one for all pods) or %s", w.ServiceAccounts, profile.Shared, profile.PerAgent)
 	c.requireSpan(path+".every", "every", w.Every, 10*time.Millisecond, time.Hour)
 	c.requireNumber(path+".requests", "requests", w.Requests, 1, maxRequests)
-	c.require(w.units()*w.Requests <= maxUnits, path+".requests", "%d different requests of %d agents or users: expected at most %d in all", w.Requests, w.units(), maxUnits)
+	c.require(
+		w.units()*w.Requests <= maxUnits,
+		path+".requests",
+		"%d different requests of %d agents or users: expected at most %d in all",
+		w.Requests,
+		w.units(),
+		maxUnits,
+	)
 }

@@ -31,7 +31,9 @@ type reference struct {
 func (r *reference) Now() time.Time { return time.Unix(0, 0).Add(r.now) }
 
 func newReference(t *testing.T, p *Plan, g *group) *reference {
-	server, err := oracle.New(oracle.Config{Kubernetes: newest(), Gate: p.Gate, Chain: authorizers(g.Workload.Mode, p.RBAC, p.Authorizer.Chain)})
+	server, err := oracle.New(
+		oracle.Config{Kubernetes: newest(), Gate: p.Gate, Chain: authorizers(g.Workload.Mode, p.RBAC, p.Authorizer.Chain)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,10 @@ func (r *reference) describe(u *unit, request int32) (scenarios.User, *scenarios
 	case r.isOfNodes():
 		imp.User = "system:node:" + node
 	default: // all users ask the same
-		attributes.Attributes = oracle.ParseRequest(http.MethodGet, &url.URL{Path: fmt.Sprintf("/api/v1/namespaces/space-%d/pods", request)})
+		attributes.Attributes = oracle.ParseRequest(
+			http.MethodGet,
+			&url.URL{Path: fmt.Sprintf("/api/v1/namespaces/space-%d/pods", request)},
+		)
 		imp.User, node = fmt.Sprint(imp.User, "-", u.subject), "node"
 		for i := range imp.Groups {
 			imp.Groups[i] += fmt.Sprint("-", u.subject)
@@ -137,7 +142,15 @@ func compareRequests(t *testing.T, p *Plan, r *rand.Rand) {
 		tally := s.watch(at)
 		s.serve(g, index, at)
 		if got := tally.seconds[0]; got.Checks != checks || got.Reviews != reviews {
-			t.Fatalf("%s at %s: %+v, the oracle has %d checks and %d reviews: %+v", s.plan.Situations()[0].describe(), at, got, checks, reviews, *p)
+			t.Fatalf(
+				"%s at %s: %+v, the oracle has %d checks and %d reviews: %+v",
+				s.plan.Situations()[0].describe(),
+				at,
+				got,
+				checks,
+				reviews,
+				*p,
+			)
 		}
 	}
 }

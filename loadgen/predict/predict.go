@@ -14,7 +14,11 @@ import (
 func Predict(p *Plan) (*Prediction, error) {
 	out := &Prediction{Plan: *p, Assumes: p.listAssumptions()}
 	if n := p.countRequests(); n > maxSimulated {
-		out.NotSimulated = fmt.Sprintf("a simulation would take %.0f million requests, and %d million are the most", n/1e6, int(maxSimulated/1e6))
+		out.NotSimulated = fmt.Sprintf(
+			"a simulation would take %.0f million requests, and %d million are the most",
+			n/1e6,
+			int(maxSimulated/1e6),
+		)
 	}
 	known := &outcomes{plan: p, simulates: out.NotSimulated == ""}
 	for _, situation := range p.Situations() {
@@ -107,7 +111,10 @@ func (o *Outcome) fill(p *Plan, scripts []script, c *closedForm, simulation *sim
 func (o *Outcome) fillKinds(closed, simulated []rates) {
 	sum, found := sumOf(closed), sumOf(simulated)
 	for kind := range kindCount {
-		f := newFigures(amount{0, sum.checks[kind], sum.reviews[kind]}, optionalAmount(simulated, amount{0, found.checks[kind], found.reviews[kind]}))
+		f := newFigures(
+			amount{0, sum.checks[kind], sum.reviews[kind]},
+			optionalAmount(simulated, amount{0, found.checks[kind], found.reviews[kind]}),
+		)
 		if f.Checks.ClosedForm > 0 || f.Checks.Value() > 0 {
 			o.Kinds = append(o.Kinds, KindFigures{kind, f})
 		}
@@ -178,8 +185,11 @@ func (p *Plan) listAssumptions() []string {
 			", legacy impersonation and denials never, and of " + fmt.Sprint(p.Modes) + " names the mode that succeeded last",
 		"everybody asks in even time, and all have begun within one period; on each API server the agents of a DaemonSet are spread evenly over it, and so are those of a node",
 		"nodes and deputies are spread over the API servers, and stay; the pods of a node are connected to the same one",
-		"everybody who asks the same server asks it anew if what another one asks is not answered yet: a check takes " + time.Duration(p.Authorizer.Takes).String(),
-		"after a restart, and in a rollout, all come within " + time.Duration(p.Within).String() + "; if there are several API servers, who was connected to the one that restarts comes to the others",
+		"everybody who asks the same server asks it anew if what another one asks is not answered yet: a check takes " + time.Duration(p.Authorizer.Takes).
+			String(),
+		"after a restart, and in a rollout, all come within " + time.Duration(p.Within).
+			String() +
+			"; if there are several API servers, who was connected to the one that restarts comes to the others",
 		"where the webhook's answers are pushed out before they are asked again, the closed form is as if everybody asked in even time; where agents ask together after something was forgotten, the simulation counts",
 		"priority levels are those of the FlowSchemas that every API server makes; who is throttled asks again, and each time its impersonation is checked again",
 	}
@@ -188,7 +198,9 @@ func (p *Plan) listAssumptions() []string {
 		list = append(list, "all agents of a node ask the same about their node")
 	}
 	if slices.ContainsFunc(p.Workloads, isOfUsers) {
-		list = append(list, "a user stays with one pod of a deputy; all users ask the same, and no two of them have a group or a value of extra in common; groups and values are granted one by one")
+		list = append(list,
+			"a user stays with one pod of a deputy; all users ask the same, and no two of them have a group or a value of extra in common; groups and values are granted one by one",
+		)
 	}
 	return append(list, p.Authorizer.describe())
 }
@@ -197,7 +209,12 @@ func (p *Plan) listAssumptions() []string {
 func (a Authorizer) describe() string {
 	memory := "it remembers no answer of the webhook"
 	if a.Cache {
-		memory = fmt.Sprintf("it remembers that the webhook allowed for %s, and every other answer for %s, and %d answers in all", time.Duration(a.Allowed), time.Duration(a.Denied), a.Size)
+		memory = fmt.Sprintf(
+			"it remembers that the webhook allowed for %s, and every other answer for %s, and %d answers in all",
+			time.Duration(a.Allowed),
+			time.Duration(a.Denied),
+			a.Size,
+		)
 	}
 	has := "RBAC has the permissions, and the webhook has no opinion"
 	if a.Answers == AnswerAllow {

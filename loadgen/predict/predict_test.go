@@ -77,7 +77,15 @@ func TestSteadyState(t *testing.T) {
 		} {
 			got := situation(t, plan(want.mode), want.gate, want.rbac)
 			if !isNear(got.Steady.Checks, want.checks, 0.001) || got.Steady.Reviews.Value() != 0 {
-				t.Errorf("%d nodes, %d DaemonSets, %s, %s: %v checks, want %v", c.nodes, c.sets, want.mode, got.Name, got.Steady.Checks, want.checks)
+				t.Errorf(
+					"%d nodes, %d DaemonSets, %s, %s: %v checks, want %v",
+					c.nodes,
+					c.sets,
+					want.mode,
+					got.Name,
+					got.Steady.Checks,
+					want.checks,
+				)
 			}
 		}
 	}
@@ -117,8 +125,16 @@ func TestCostOfARequest(t *testing.T) {
 			p.Authorizer.Cache = false
 			c.change(p, w)
 		}), c.gate, c.rbac)
-		if reviews := got.Steady.Reviews; !isNear(reviews, c.want*got.Requests, 0.005) || !isNear(got.Steady.Checks, c.want*got.Requests, 0.005) {
-			t.Errorf("%s: %v and %v reviews of %v requests a second, want %v each", c.name, reviews.ClosedForm, reviews.Value(), got.Requests, c.want)
+		if reviews := got.Steady.Reviews; !isNear(reviews, c.want*got.Requests, 0.005) ||
+			!isNear(got.Steady.Checks, c.want*got.Requests, 0.005) {
+			t.Errorf(
+				"%s: %v and %v reviews of %v requests a second, want %v each",
+				c.name,
+				reviews.ClosedForm,
+				reviews.Value(),
+				got.Requests,
+				c.want,
+			)
 		}
 		if level := got.Levels[len(got.Levels)-1].Level; level != c.level {
 			t.Errorf("%s: dispatched in %q, want %q", c.name, level, c.level)
@@ -146,7 +162,15 @@ func TestAnswersThatFit(t *testing.T) {
 			w.Mode, w.Nodes, w.Every, w.NameAlone = c.mode, c.nodes, scenarios.Duration(10*time.Second), true
 		}), c.gate, c.rbac)
 		if f := got.Steady.Reviews; !isNear(f, c.want*got.Requests, 0.001) {
-			t.Errorf("%d nodes, %s: %v and %v reviews of %v requests, want %v each", c.nodes, got.Name, f.ClosedForm, f.Value(), got.Requests, c.want)
+			t.Errorf(
+				"%d nodes, %s: %v and %v reviews of %v requests, want %v each",
+				c.nodes,
+				got.Name,
+				f.ClosedForm,
+				f.Value(),
+				got.Requests,
+				c.want,
+			)
 		}
 	}
 	// Three checks of each agent have questions of their own, which are asked every 30 s and allowed for 5 min, so one
@@ -303,7 +327,8 @@ func TestEvents(t *testing.T) {
 func TestNotSimulated(t *testing.T) {
 	p := newPlan(t, func(_ *Plan, w *Workload) { w.Nodes, w.Every = 100_000, scenarios.Duration(10*time.Millisecond) })
 	out, err := Predict(p)
-	if err != nil || out.NotSimulated == "" || out.Situations[0].Steady.Checks.Simulation != nil || out.Situations[0].Steady.Checks.Value() == 0 {
+	if err != nil || out.NotSimulated == "" || out.Situations[0].Steady.Checks.Simulation != nil ||
+		out.Situations[0].Steady.Checks.Value() == 0 {
 		t.Errorf("%v, %q", err, out.NotSimulated)
 	}
 }

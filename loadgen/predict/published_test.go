@@ -215,12 +215,26 @@ func TestPublished(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	table.WriteString("| what the agents do | agents | each asks every | accounts | authorizer | runs | predicted | measured | in the long run |\n|---|--:|--:|---|---|--:|--:|--:|--:|\n")
+	table.WriteString(
+		"| what the agents do | agents | each asks every | accounts | authorizer | runs | predicted | measured | in the long run |\n|---|--:|--:|---|---|--:|--:|--:|--:|\n",
+	)
 	rows := slices.SortedFunc(maps.Keys(runs), func(a, b row) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	for _, at := range rows {
 		slices.Sort(agents[at])
 		list := strings.ReplaceAll(strings.Trim(fmt.Sprint(agents[at]), "[]"), " ", ", ")
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %d | %s | %s | %s |\n", at.variant, list, at.asks, at.accounts, at.authorizer, runs[at], at.predicted, at.measured, at.steady)
+		fmt.Fprintf(
+			&table,
+			"| %s | %s | %s | %s | %s | %d | %s | %s | %s |\n",
+			at.variant,
+			list,
+			at.asks,
+			at.accounts,
+			at.authorizer,
+			runs[at],
+			at.predicted,
+			at.measured,
+			at.steady,
+		)
 	}
 	docs.ComparePart(t, "../../docs/results/predicted.md", "predicted and measured", table.String(), *update)
 }

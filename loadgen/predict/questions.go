@@ -102,9 +102,17 @@ func (p *Prediction) describeMemory(o Outcome) string {
 	case !a.hasWebhook() || !a.Cache || o.Questions == 0:
 		return ""
 	case o.Questions > a.Size:
-		return fmt.Sprintf("%s different questions, and each API server remembers %s: some are pushed out before they are asked again", FormatRate(float64(o.Questions)), FormatRate(float64(a.Size)))
+		return fmt.Sprintf(
+			"%s different questions, and each API server remembers %s: some are pushed out before they are asked again",
+			FormatRate(float64(o.Questions)),
+			FormatRate(float64(a.Size)),
+		)
 	}
-	return fmt.Sprintf("%s different questions fit into the %s that each API server remembers", FormatRate(float64(o.Questions)), FormatRate(float64(a.Size)))
+	return fmt.Sprintf(
+		"%s different questions fit into the %s that each API server remembers",
+		FormatRate(float64(o.Questions)),
+		FormatRate(float64(a.Size)),
+	)
 }
 
 // describeLevels returns where the requests are dispatched, before and after.

@@ -148,7 +148,10 @@ func (r *Replay) Predict(ctx context.Context, p *Plan) (*LogPrediction, error) {
 	for _, name := range slices.Sorted(maps.Keys(accounts)) {
 		out.Accounts = append(out.Accounts, *accounts[name])
 	}
-	slices.SortStableFunc(out.Accounts, func(a, b LogAccount) int { return cmp.Compare(b.Situations[last].Checks, a.Situations[last].Checks) })
+	slices.SortStableFunc(
+		out.Accounts,
+		func(a, b LogAccount) int { return cmp.Compare(b.Situations[last].Checks, a.Situations[last].Checks) },
+	)
 	return out, nil
 }
 
@@ -212,7 +215,9 @@ func newReplayed(p *Plan, s Situation) (*replayed, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.servers = append(out.servers, &replayServer{model: model, answers: newAnswerCache(p.Authorizer.Size, 0), questions: map[string]int32{}})
+		out.servers = append(out.servers,
+			&replayServer{model: model, answers: newAnswerCache(p.Authorizer.Size, 0), questions: map[string]int32{}},
+		)
 	}
 	return out, nil
 }

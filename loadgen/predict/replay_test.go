@@ -16,13 +16,24 @@ func logOf() *Replay {
 	list := oracle.Attributes{Verb: "list", Version: "v1", Resource: "pods", ResourceRequest: true}
 	for node := range 10 {
 		name := fmt.Sprintf("node-%d", node)
-		requestor := oracle.RequestorOf(name, scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{Namespace: "a", Name: "agent", Pod: name, Node: name}})
+		requestor := oracle.RequestorOf(
+			name,
+			scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{Namespace: "a", Name: "agent", Pod: name, Node: name}},
+		)
 		for i := range 15 + 30 {
 			at := begin.Add(time.Duration(i)*4*time.Second + time.Duration(node)*10*time.Millisecond)
 			if i >= 15 {
 				at = begin.Add(time.Minute + time.Duration(i-15)*2*time.Second + time.Duration(node)*10*time.Millisecond)
 			}
-			r.Add(LoggedRequest{At: at, Client: name, Requestor: requestor, As: scenarios.Impersonate{User: "system:node:" + name, Groups: []string{"system:nodes"}}, Request: list})
+			r.Add(
+				LoggedRequest{
+					At:        at,
+					Client:    name,
+					Requestor: requestor,
+					As:        scenarios.Impersonate{User: "system:node:" + name, Groups: []string{"system:nodes"}},
+					Request:   list,
+				},
+			)
 		}
 	}
 	deputy := oracle.RequestorOf("d", scenarios.Requestor{ServiceAccount: &scenarios.ServiceAccount{Namespace: "d", Name: "deputy"}})

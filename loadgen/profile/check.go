@@ -72,8 +72,23 @@ func (p *Profile) checkSize(c *checker) {
 	}
 	number("nodes", p.Nodes, 1, maxAgents)
 	number("daemonSets", p.DaemonSets, 1, 100)
-	c.ok(p.Agents() <= maxAgents, "$.daemonSets", "%d DaemonSets on %d nodes are %d agents: expected at most %d", p.DaemonSets, p.Nodes, p.Agents(), maxAgents)
-	c.ok(p.ServiceAccounts == Shared || p.ServiceAccounts == PerAgent, "$.serviceAccounts", "serviceAccounts %q: expected %s (one for each DaemonSet) or %s", p.ServiceAccounts, Shared, PerAgent)
+	c.ok(
+		p.Agents() <= maxAgents,
+		"$.daemonSets",
+		"%d DaemonSets on %d nodes are %d agents: expected at most %d",
+		p.DaemonSets,
+		p.Nodes,
+		p.Agents(),
+		maxAgents,
+	)
+	c.ok(
+		p.ServiceAccounts == Shared || p.ServiceAccounts == PerAgent,
+		"$.serviceAccounts",
+		"serviceAccounts %q: expected %s (one for each DaemonSet) or %s",
+		p.ServiceAccounts,
+		Shared,
+		PerAgent,
+	)
 	number("podsPerNode", p.PodsPerNode, 1, 250)
 	number("agentsPerConnection", p.AgentsPerConnection, 1, 1000)
 	number("requestors", p.Requestors, 0, maxAgents)
@@ -96,9 +111,22 @@ func (p *Profile) checkSize(c *checker) {
 	}
 	c.ok(sum > 0 || p.Reflectors, "$.mix", "the mix has no requests: expected a weight for %s", strings.Join(Kinds(), ", "))
 	c.ok(p.Requestors <= p.Agents(), "$.requestors", "%d requestors for %d agents: expected no more than agents", p.Requestors, p.Agents())
-	c.ok(p.Requestors == 0 || p.DaemonSets == 1, "$.requestors", "requestors send for all agents, and the pods of %d DaemonSets send for themselves: expected one of both", p.DaemonSets)
-	c.ok(p.Minted() <= maxMinted, "$.tokensPerAgent", "%d variants, %d pods that send and %d tokens each are %d tokens to mint: expected at most %d",
-		len(p.Used()), p.Identities(), p.TokensPerAgent, p.Minted(), maxMinted)
+	c.ok(
+		p.Requestors == 0 || p.DaemonSets == 1,
+		"$.requestors",
+		"requestors send for all agents, and the pods of %d DaemonSets send for themselves: expected one of both",
+		p.DaemonSets,
+	)
+	c.ok(
+		p.Minted() <= maxMinted,
+		"$.tokensPerAgent",
+		"%d variants, %d pods that send and %d tokens each are %d tokens to mint: expected at most %d",
+		len(p.Used()),
+		p.Identities(),
+		p.TokensPerAgent,
+		p.Minted(),
+		maxMinted,
+	)
 }
 
 // checkEvents finds settings of servers and agents that contradict one another, or that nothing would use.
@@ -106,12 +134,24 @@ func (p *Profile) checkEvents(c *checker) {
 	e := p.Event
 	inBlock := e.After >= time.Second && e.After < p.Block
 	c.ok(p.APIServers >= 1 && p.APIServers <= 5, "$.apiServers", "apiServers %d: expected 1 to 5", p.APIServers)
-	c.ok(slices.Contains([]EventKind{NoEvent, Restart, RollingRestart}, e.Kind), "$.event.kind", "event %q: expected %s or %s", e.Kind, Restart, RollingRestart)
+	c.ok(
+		slices.Contains([]EventKind{NoEvent, Restart, RollingRestart}, e.Kind),
+		"$.event.kind",
+		"event %q: expected %s or %s",
+		e.Kind,
+		Restart,
+		RollingRestart,
+	)
 	c.ok(e.Kind != NoEvent || e.After == 0, "$.event.after", "after is for an event: expected a kind beside it")
 	c.ok(e.Kind == NoEvent || inBlock, "$.event", "after %s: expected 1s to less than the block's %s", e.After, p.Block)
 	c.ok(e.Kind == NoEvent || p.Reflectors, "$.event", "the agents would not come back after a restart: expected reflectors: true")
 	c.ok(e.Kind != Restart || p.APIServers == 1, "$.event.kind", "a restart of %d API servers: expected %s", p.APIServers, RollingRestart)
-	c.ok(e.Kind != RollingRestart || p.APIServers > 1, "$.event.kind", "a rolling restart of one API server: expected apiServers of 2 or more, or %s", Restart)
+	c.ok(
+		e.Kind != RollingRestart || p.APIServers > 1,
+		"$.event.kind",
+		"a rolling restart of one API server: expected apiServers of 2 or more, or %s",
+		Restart,
+	)
 	p.checkReflectors(c)
 	p.checkAuthorizer(c)
 }
@@ -126,7 +166,11 @@ func (p *Profile) checkReflectors(c *checker) {
 
 func (p *Profile) checkAuthorizer(c *checker) {
 	if level := p.PriorityLevel; level != nil {
-		c.ok(level.ConcurrencyShares >= 1 && level.ConcurrencyShares <= 10_000, "$.priorityLevel", "expected concurrencyShares of 1 to 10000")
+		c.ok(
+			level.ConcurrencyShares >= 1 && level.ConcurrencyShares <= 10_000,
+			"$.priorityLevel",
+			"expected concurrencyShares of 1 to 10000",
+		)
 	}
 	a := p.Authorizer
 	rbac := a.Kind == RBAC
@@ -136,7 +180,11 @@ func (p *Profile) checkAuthorizer(c *checker) {
 	c.ok(!rbac || !ofWebhook, "$.authorizer", "RBAC alone has no webhook: expected no cache, concurrency or webhookDelay")
 	c.ok(a.Sigma >= 0 && a.Sigma <= 3, "$.authorizer.sigma", "sigma %v: expected 0 to 3", a.Sigma)
 	c.ok(a.Concurrency >= 0 && a.Concurrency <= 1000, "$.authorizer.concurrency", "concurrency %d: expected 0 to 1000", a.Concurrency)
-	c.ok(p.WebhookDelay > 0 || !takesTime, "$.authorizer", "answers that take no time neither vary nor wait for each other: expected a webhookDelay")
+	c.ok(
+		p.WebhookDelay > 0 || !takesTime,
+		"$.authorizer",
+		"answers that take no time neither vary nor wait for each other: expected a webhookDelay",
+	)
 	c.ok(a.Bindings >= 0 && a.Bindings <= 20_000, "$.authorizer.bindings", "bindings %d: expected 0 to 20000", a.Bindings)
 }
 
@@ -149,18 +197,45 @@ func (p *Profile) checkArrivals(c *checker) {
 		repeats := a.Every >= time.Second && a.Every <= p.Block
 		c.ok(a.Every == 0 || repeats, "$.arrivals.every", "every %s: expected 1s to the block's %s", a.Every, p.Block)
 	case waves:
-		c.ok(a.MaxUnavailable > 0 && a.MaxUnavailable <= 1, "$.arrivals", "maxUnavailable %v: expected more than 0, up to 1", a.MaxUnavailable)
+		c.ok(
+			a.MaxUnavailable > 0 && a.MaxUnavailable <= 1,
+			"$.arrivals",
+			"maxUnavailable %v: expected more than 0, up to 1",
+			a.MaxUnavailable,
+		)
 		c.ok(a.Every >= 100*time.Millisecond, "$.arrivals", "every %s: expected 100ms or more between waves", a.Every)
-		c.ok(c.err != nil || p.Plan(0).Expected() == float64(p.Agents()), "$.block", "the waves are not over after %s: expected a longer block, shorter pauses or larger waves", p.Block)
+		c.ok(
+			c.err != nil || p.Plan(0).Expected() == float64(p.Agents()),
+			"$.block",
+			"the waves are not over after %s: expected a longer block, shorter pauses or larger waves",
+			p.Block,
+		)
 	default:
-		c.ok(a.Every >= time.Millisecond && a.Every <= time.Hour, "$.arrivals.every", "every %s: expected how often each agent asks, 1ms to 1h", a.Every)
+		c.ok(
+			a.Every >= time.Millisecond && a.Every <= time.Hour,
+			"$.arrivals.every",
+			"every %s: expected how often each agent asks, 1ms to 1h",
+			a.Every,
+		)
 		rate := p.Plan(0).Rate
-		c.ok(rate <= maxRate, "$.arrivals.every", "%d agents that ask every %s send %.0f requests/s: expected at most %d", p.Agents(), a.Every, rate, maxRate)
+		c.ok(
+			rate <= maxRate,
+			"$.arrivals.every",
+			"%d agents that ask every %s send %.0f requests/s: expected at most %d",
+			p.Agents(),
+			a.Every,
+			rate,
+			maxRate,
+		)
 	}
 	c.ok(waves || a.MaxUnavailable == 0, "$.arrivals.maxUnavailable", "maxUnavailable is for waves: expected kind: waves beside it")
 	atARate := !burst && !waves
 	c.ok(!a.Opening || atARate, "$.arrivals.opening", "opening is for arrivals at a rate: expected neither bursts nor waves")
-	c.ok(a.Kind == pacer.Periodic || a.Jitter == 0, "$.arrivals.jitter", "jitter is for periodic arrivals: expected kind: periodic beside it")
+	c.ok(
+		a.Kind == pacer.Periodic || a.Jitter == 0,
+		"$.arrivals.jitter",
+		"jitter is for periodic arrivals: expected kind: periodic beside it",
+	)
 	c.ok(a.Jitter >= 0 && a.Jitter < 0.5, "$.arrivals.jitter", "jitter %v: expected 0 to less than 0.5 of the period", a.Jitter)
 	c.ok(burst || waves || !p.Reconnect, "$.reconnect", "reconnect is for bursts and waves: expected kind: burst beside it")
 	if c.err == nil {
@@ -172,7 +247,11 @@ func (p *Profile) checkArrivals(c *checker) {
 
 func (p *Profile) checkComparisons(c *checker) {
 	c.ok(len(p.Comparisons) > 0 && len(p.Comparisons) <= 50, "$.comparisons", "%d comparisons: expected 1 to 50", len(p.Comparisons))
-	c.ok(!p.Counts || !p.claimsLatency(), "$.counts", "counts beside a margin or a limit of a p99: expected neither, for nothing is said of latency")
+	c.ok(
+		!p.Counts || !p.claimsLatency(),
+		"$.counts",
+		"counts beside a margin or a limit of a p99: expected neither, for nothing is said of latency",
+	)
 	names, aa := map[string]bool{}, 0
 	for i, comparison := range p.Comparisons {
 		path := fmt.Sprintf("$.comparisons[%d]", i)
@@ -187,15 +266,26 @@ func (p *Profile) checkComparisons(c *checker) {
 		if comparison.AA() {
 			aa++
 			first := ServerFor(comparison.B.Server.Gate())
-			c.ok(comparison.A.Server != comparison.B.Server, path+".b.server", "%s on both sides: expected %s and %s, for what two processes differ by is part of every other comparison",
-				comparison.B.Server, first, first+second)
+			c.ok(
+				comparison.A.Server != comparison.B.Server,
+				path+".b.server",
+				"%s on both sides: expected %s and %s, for what two processes differ by is part of every other comparison",
+				comparison.B.Server,
+				first,
+				first+second,
+			)
 		}
 	}
 	cold := slices.ContainsFunc(p.allSides(), func(s Side) bool { return s.Does().Cache == Cold })
 	c.ok(cold || p.ColdShare == 0, "$.coldShare", "coldShare is for cold variants: expected one of them to be compared")
 	claims := slices.ContainsFunc(p.Comparisons, func(c Comparison) bool { return c.Margins != Margins{} })
 	needless := aa == 0 && !claims
-	c.ok(aa == 1 || needless, "$.comparisons", "%d comparisons have the same variant and gate on both sides: expected exactly one, to show what no difference looks like, or none where there are no margins", aa)
+	c.ok(
+		aa == 1 || needless,
+		"$.comparisons",
+		"%d comparisons have the same variant and gate on both sides: expected exactly one, to show what no difference looks like, or none where there are no margins",
+		aa,
+	)
 }
 
 func (p *Profile) checkSide(c *checker, path string, s Side) {
@@ -205,28 +295,64 @@ func (p *Profile) checkSide(c *checker, path string, s Side) {
 		return
 	}
 	c.ok(slices.Contains(Servers(), s.Server), path+".server", "server %q: expected one of %v", s.Server, Servers())
-	c.ok(variant.Gate == "" || variant.Gate == s.Server.Gate(), path+".server", "the variant %s on server %s: expected server %s", variant.Name, s.Server, ServerFor(variant.Gate))
+	c.ok(
+		variant.Gate == "" || variant.Gate == s.Server.Gate(),
+		path+".server",
+		"the variant %s on server %s: expected server %s",
+		variant.Name,
+		s.Server,
+		ServerFor(variant.Gate),
+	)
 	isUncounted := p.Authorizer.Kind == RBAC && variant.Denied && s.Server.Gate() == scenarios.GateOff
-	c.ok(!isUncounted, path+".variant", "the variant %s on %s with RBAC alone: an API server with the gate off does not count checks that it refuses: expected another variant, or a webhook", variant.Name, s.Server)
+	c.ok(
+		!isUncounted,
+		path+".variant",
+		"the variant %s on %s with RBAC alone: an API server with the gate off does not count checks that it refuses: expected another variant, or a webhook",
+		variant.Name,
+		s.Server,
+	)
 	if variant.Cache == Any {
 		return
 	}
-	c.ok(p.Requestors == 0, path+".variant", "the variant %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors", variant.Name, p.Requestors)
+	c.ok(
+		p.Requestors == 0,
+		path+".variant",
+		"the variant %s with %d requestors shared by agents, who would warm each other's cache: expected no requestors",
+		variant.Name,
+		p.Requestors,
+	)
 	claimedShare, coldShare := cmp.Or(p.ColdShare, 1), p.shareCold()
-	c.ok(coldShare >= claimedShare, path+".variant",
+	c.ok(
+		coldShare >= claimedShare,
+		path+".variant",
 		"the variant %s asks every %s per agent, and a cached check lives %s: %.1f %% of the requests find it forgotten, and %.1f %% are claimed (coldShare): expected agents that ask less often, or a lower coldShare",
-		variant.Name, p.period().Round(time.Millisecond), CacheLife, 100*coldShare, 100*claimedShare)
+		variant.Name,
+		p.period().Round(time.Millisecond),
+		CacheLife,
+		100*coldShare,
+		100*claimedShare,
+	)
 }
 
 func (p *Profile) checkThresholds(c *checker) {
 	variants, seen := p.Used(), map[string]bool{}
 	for i, t := range p.Thresholds {
 		path := fmt.Sprintf("$.thresholds[%d]", i)
-		c.ok(slices.Contains(variants, t.Variant), path+".variant", "variant %q: expected one that is compared, of %s", t.Variant, strings.Join(variants, ", "))
+		c.ok(
+			slices.Contains(variants, t.Variant),
+			path+".variant",
+			"variant %q: expected one that is compared, of %s",
+			t.Variant,
+			strings.Join(variants, ", "),
+		)
 		c.ok(!seen[t.Variant], path+".variant", "thresholds of the variant %q are there twice: expected once", t.Variant)
 		seen[t.Variant] = true
 		asks := []bool{t.ReviewsPerRequest != nil, t.P99 != nil, t.ErrorRate != nil, t.ChecksAtOnce != 0}
-		c.ok(slices.Contains(asks, true), path, "the threshold asks for nothing: expected reviewsPerRequest, p99, errorRate or checksAtOnce")
+		c.ok(
+			slices.Contains(asks, true),
+			path,
+			"the threshold asks for nothing: expected reviewsPerRequest, p99, errorRate or checksAtOnce",
+		)
 		if n := t.ChecksAtOnce; n != 0 {
 			c.ok(n >= 2 && n <= 1000, path+".checksAtOnce", "checksAtOnce: expected 2 to 1000")
 			c.ok(p.WebhookDelay > 0, path+".checksAtOnce", "checks that take no time are not under way together: expected a webhookDelay")

@@ -6,8 +6,28 @@ import (
 )
 
 func TestLoad(t *testing.T) {
-	want := []string{"apiserver-restart", "before-and-after", "concurrency", "denied-flood", "deputy", "every-variant", "expiry-wave", "legacy-fallback", "many-accounts", "node-agent-busy", "one-cluster", "reviews", "rollout-burst", "rollout-waves",
-		"self-subject-review-flood", "steady", "three-servers", "three-servers-restart", "throttled", "token-churn"}
+	want := []string{
+		"apiserver-restart",
+		"before-and-after",
+		"concurrency",
+		"denied-flood",
+		"deputy",
+		"every-variant",
+		"expiry-wave",
+		"legacy-fallback",
+		"many-accounts",
+		"node-agent-busy",
+		"one-cluster",
+		"reviews",
+		"rollout-burst",
+		"rollout-waves",
+		"self-subject-review-flood",
+		"steady",
+		"three-servers",
+		"three-servers-restart",
+		"throttled",
+		"token-churn",
+	}
 	if got := Names(); !slices.Equal(got, want) {
 		t.Errorf("profiles %v, want %v", got, want)
 	}

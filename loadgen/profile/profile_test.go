@@ -48,7 +48,8 @@ func TestParse(t *testing.T) {
 	if got := p.Used(); !slices.Equal(got, []string{"none", "legacy-gate-off", "associated-node-cold", "associated-node"}) {
 		t.Errorf("variants %v", got)
 	}
-	if p.Length() != 2*2*3*20*time.Second+2*3*10*time.Second || p.Declared != (DeclaredSample{2, 2}) || p.Connections() != 240 || len(p.Servers()) != 3 {
+	if p.Length() != 2*2*3*20*time.Second+2*3*10*time.Second || p.Declared != (DeclaredSample{2, 2}) || p.Connections() != 240 ||
+		len(p.Servers()) != 3 {
 		t.Errorf("%s, %d connections, servers %v", p.Length(), p.Connections(), p.Servers())
 	}
 	if p.Identities() != 240 || p.Accounts() != 1 || p.Plan(0).Rate != 20 || p.Minted() != 4*241 {
@@ -136,28 +137,49 @@ func TestAdjusted(t *testing.T) {
 	if _, err := p.Adjusted(Adjust{}, given("every")); err == nil || !strings.HasPrefix(err.Error(), "--every: every 0s: expected") {
 		t.Errorf("every 0 s: %v", err)
 	}
-	if _, err := p.Adjusted(Adjust{Every: 5 * time.Second}, given("every")); err == nil || !strings.Contains(err.Error(), "asks every 5s per agent") {
+	if _, err := p.Adjusted(
+		Adjust{Every: 5 * time.Second},
+		given("every"),
+	); err == nil ||
+		!strings.Contains(err.Error(), "asks every 5s per agent") {
 		t.Errorf("every 5 s: %v", err)
 	}
 	q, err := p.Adjusted(Adjust{
-		Nodes: 100, DaemonSets: 20, ServiceAccounts: string(PerAgent), Every: time.Minute, Block: ten, Pairs: 7, Variants: []string{"legacy-gate-off", "associated-node-cold"},
+		Nodes:           100,
+		DaemonSets:      20,
+		ServiceAccounts: string(PerAgent),
+		Every:           time.Minute,
+		Block:           ten,
+		Pairs:           7,
+		Variants:        []string{"legacy-gate-off", "associated-node-cold"},
 	}, given("nodes", "daemonsets", "service-accounts", "every", "duration"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Agents() != 2000 || q.Accounts() != 2000 || q.Plan(0).Rate != 2000.0/60 || q.Block != ten || q.Pairs != p.Pairs || len(q.Comparisons) != 2 || !q.Comparisons[0].AA() || q.Comparisons[0].A.Variant != "legacy-gate-off" {
+	if q.Agents() != 2000 || q.Accounts() != 2000 || q.Plan(0).Rate != 2000.0/60 || q.Block != ten || q.Pairs != p.Pairs ||
+		len(q.Comparisons) != 2 ||
+		!q.Comparisons[0].AA() ||
+		q.Comparisons[0].A.Variant != "legacy-gate-off" {
 		t.Errorf("adjusted to %+v", q)
 	}
 	if p.Agents() != 240 || len(p.Comparisons) != 3 {
 		t.Error("the profile itself changed")
 	}
-	if fewer, err := p.Adjusted(Adjust{Pairs: 1}, given("pairs")); err != nil || fewer.Pairs != 1 || fewer.Starts != 1 || fewer.Declared != p.Declared {
+	if fewer, err := p.Adjusted(
+		Adjust{Pairs: 1},
+		given("pairs"),
+	); err != nil || fewer.Pairs != 1 || fewer.Starts != 1 ||
+		fewer.Declared != p.Declared {
 		t.Errorf("one pair: %v, %+v", err, fewer)
 	}
 	if aa := q.Comparisons[0]; aa.A.Server != GateOffServer || aa.B.Server != "gate-off-2" {
 		t.Errorf("the A/A pair is of %+v", aa)
 	}
-	if _, err := p.Adjusted(Adjust{Variants: []string{"denied"}}, given("variants")); err == nil || !strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
+	if _, err := p.Adjusted(
+		Adjust{Variants: []string{"denied"}},
+		given("variants"),
+	); err == nil ||
+		!strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
 		t.Errorf("a variant that is not there: %v", err)
 	}
 	if _, err := p.Adjusted(Adjust{Variants: []string{"none", "associated-node"}}, given("variants")); err == nil {

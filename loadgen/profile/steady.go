@@ -73,11 +73,25 @@ func (p *Profile) checkSettle(c *checker) {
 	if p.Settle == 0 {
 		return
 	}
-	c.ok(p.Settle >= SettleTime && p.Settle < p.Block, "$.settle", "settle %s: expected %s, twice the life of a cached check, to less than the block's %s", p.Settle, SettleTime, p.Block)
+	c.ok(
+		p.Settle >= SettleTime && p.Settle < p.Block,
+		"$.settle",
+		"settle %s: expected %s, twice the life of a cached check, to less than the block's %s",
+		p.Settle,
+		SettleTime,
+		p.Block,
+	)
 	if c.err == nil && !p.Steady() {
 		fitting := *p
 		fitting.fitBlock()
-		c.ok(false, "$.settle", "what is counted after %s in a block of %s is not a steady state: expected arrivals at a rate without an event, and whole cycles of agents that ask every %s (a block of %s)",
-			p.Settle, p.Block, p.Arrivals.Every, fitting.Block)
+		c.ok(
+			false,
+			"$.settle",
+			"what is counted after %s in a block of %s is not a steady state: expected arrivals at a rate without an event, and whole cycles of agents that ask every %s (a block of %s)",
+			p.Settle,
+			p.Block,
+			p.Arrivals.Every,
+			fitting.Block,
+		)
 	}
 }

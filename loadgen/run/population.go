@@ -29,7 +29,12 @@ func (p Population) String() string {
 		}
 		return fmt.Sprint(n, " ", noun)
 	}
-	who := fmt.Sprintf("%s (%s on %s)", several(p.Nodes*p.DaemonSets, "agent"), several(p.DaemonSets, "DaemonSet"), several(p.Nodes, "node"))
+	who := fmt.Sprintf(
+		"%s (%s on %s)",
+		several(p.Nodes*p.DaemonSets, "agent"),
+		several(p.DaemonSets, "DaemonSet"),
+		several(p.Nodes, "node"),
+	)
 	if p.Requestors > 0 {
 		who = fmt.Sprintf("%s, for which %s", several(p.Nodes, "agent"), several(p.Requestors, "pod")+" send")
 	}
@@ -50,7 +55,13 @@ func (r *Run) DescribeAgents() string {
 	}
 	text := r.Population.String()
 	if most > 0 {
-		text += fmt.Sprintf(". In a block of %s %s of %d asked, %s each", time.Duration(r.Blocks[0].Length), formatRange(least, most), r.Agents, formatTimes(fewest, often))
+		text += fmt.Sprintf(
+			". In a block of %s %s of %d asked, %s each",
+			time.Duration(r.Blocks[0].Length),
+			formatRange(least, most),
+			r.Agents,
+			formatTimes(fewest, often),
+		)
 	}
 	return text
 }

@@ -81,7 +81,9 @@ func (b *Block) ComparePrediction() (differences []string, why string) {
 	}
 	for _, c := range b.Predicted.Checks {
 		if n := received[c.ReviewKind]; n < c.Low-b.GivenUp || n > c.High+b.GivenUp {
-			differences = append(differences, fmt.Sprintf("%s %s %s: %d reviews, predicted %d to %d%s", c.Mode, c.Verb, c.Decision, n, c.Low, c.High, given))
+			differences = append(differences,
+				fmt.Sprintf("%s %s %s: %d reviews, predicted %d to %d%s", c.Mode, c.Verb, c.Decision, n, c.Low, c.High, given),
+			)
 		}
 		delete(received, c.ReviewKind)
 	}

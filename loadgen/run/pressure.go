@@ -71,6 +71,10 @@ func (r *Run) DescribePressure() string {
 	if available <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("other processes had %.1f %% of the processor time in the blocks, the hypervisor took %.1f %%; some process waited for a processor %.0f %% of the time",
-		100*float64(others)/available, 100*float64(stolen)/available, 100*float64(waited)/float64(length))
+	return fmt.Sprintf(
+		"other processes had %.1f %% of the processor time in the blocks, the hypervisor took %.1f %%; some process waited for a processor %.0f %% of the time",
+		100*float64(others)/available,
+		100*float64(stolen)/available,
+		100*float64(waited)/float64(length),
+	)
 }

@@ -69,8 +69,10 @@ func (b *Block) CompareAttempts() (differences []string) {
 	}
 	for c, n := range received {
 		if n < counted[c]-b.GivenUp || n > counted[c]+b.GivenUp {
-			differences = append(differences, fmt.Sprintf("mode %s, %s: the recorder received %d reviews, the API server counted %d attempts, and gave up %d",
-				c.mode, c.decision, n, counted[c], b.GivenUp))
+			differences = append(differences,
+				fmt.Sprintf("mode %s, %s: the recorder received %d reviews, the API server counted %d attempts, and gave up %d",
+					c.mode, c.decision, n, counted[c], b.GivenUp),
+			)
 		}
 	}
 	slices.Sort(differences)

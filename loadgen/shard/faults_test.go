@@ -30,8 +30,13 @@ func certificate(t *testing.T, issuer *tls.Certificate, life time.Duration) tls.
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(life), IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber:          big.NewInt(now.UnixNano()),
+		NotBefore:             now.Add(-time.Hour),
+		NotAfter:              now.Add(life),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	parent, signer := template, any(key)
 	if issuer != nil {
@@ -75,7 +80,10 @@ func TestServerCertificate(t *testing.T) {
 			defer s.Close()
 			job := jobs(t, 1, func(http.ResponseWriter, *http.Request) {})[0]
 			job.Profile.Block = 2 * time.Second
-			job.Servers[profile.GateOffServer] = Endpoint{Hosts: []string{s.URL}, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate[0]})}
+			job.Servers[profile.GateOffServer] = Endpoint{
+				Hosts: []string{s.URL},
+				CA:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first.Certificate[0]}),
+			}
 			w, err := NewWorker(job)
 			if err != nil {
 				t.Fatal(err)
@@ -97,7 +105,8 @@ func TestServerCertificate(t *testing.T) {
 				all += n
 			}
 			bad := c.name != "stays"
-			if b.Answers["200"] == 0 || bad != (b.Answers["tls"] > 0) || bad != (b.Wrong["tls: expected 200"] > 0) || all != b.Sent || b.Sent != b.Planned {
+			if b.Answers["200"] == 0 || bad != (b.Answers["tls"] > 0) || bad != (b.Wrong["tls: expected 200"] > 0) || all != b.Sent ||
+				b.Sent != b.Planned {
 				t.Errorf("planned %d, sent %d, answers %v", b.Planned, b.Sent, b.Answers)
 			}
 		})
@@ -122,7 +131,8 @@ func TestTokenExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := w.Block(t.Context(), order())
-	if err != nil || b.Answers["200"] == 0 || b.Answers["401"] == 0 || b.Wrong["401: expected 200"] != b.Answers["401"] || b.Answers["200"]+b.Answers["401"] != b.Planned {
+	if err != nil || b.Answers["200"] == 0 || b.Answers["401"] == 0 || b.Wrong["401: expected 200"] != b.Answers["401"] ||
+		b.Answers["200"]+b.Answers["401"] != b.Planned {
 		t.Errorf("%v, %s", err, fmt.Sprint(b.Answers, b.Wrong, b.Planned))
 	}
 }

@@ -204,7 +204,12 @@ func (j *jobOfBlock) note(pods []corev1.Pod) (started int, err error) {
 		case !isKnown:
 			return started, fmt.Errorf("the pod %s has the index %q", p.Name, p.Labels[batchv1.JobCompletionIndexAnnotation])
 		case slices.ContainsFunc(p.Status.ContainerStatuses, unpullable):
-			return started, &usage.Error{Problem: fmt.Sprintf("the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull", statesOf([]corev1.Pod{p}))}
+			return started, &usage.Error{
+				Problem: fmt.Sprintf(
+					"the image of the shards cannot be pulled: %s; expected an image of authzconf, or of its loadgen/shard/program, that the nodes can pull",
+					statesOf([]corev1.Pod{p}),
+				),
+			}
 		case p.Status.Phase != corev1.PodPending:
 			j.shards[index].name = p.Name
 			started++
@@ -214,7 +219,8 @@ func (j *jobOfBlock) note(pods []corev1.Pod) (started int, err error) {
 }
 
 func unpullable(c corev1.ContainerStatus) bool {
-	return c.State.Waiting != nil && slices.Contains([]string{"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, c.State.Waiting.Reason)
+	return c.State.Waiting != nil &&
+		slices.Contains([]string{"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, c.State.Waiting.Reason)
 }
 
 func statesOf(pods []corev1.Pod) string {

@@ -33,7 +33,11 @@ func writePlan(job Job, namespace, name string) (secrets []*corev1.Secret, err e
 		return nil, err
 	}
 	if n := (len(whole) + partBytes - 1) / partBytes; n > maxParts {
-		return nil, fmt.Errorf("what the shards have to know is %d MiB compressed, and %d may be put into the cluster: expected fewer agents, or shards that are processes", len(whole)>>20, maxParts*partBytes>>20)
+		return nil, fmt.Errorf(
+			"what the shards have to know is %d MiB compressed, and %d may be put into the cluster: expected fewer agents, or shards that are processes",
+			len(whole)>>20,
+			maxParts*partBytes>>20,
+		)
 	}
 	for part := range slices.Chunk(whole, partBytes) {
 		file := fmt.Sprintf("part-%03d", len(secrets))
@@ -50,7 +54,9 @@ func writePlan(job Job, namespace, name string) (secrets []*corev1.Secret, err e
 func mountPlan(pod *corev1.PodSpec, secrets []*corev1.Secret) {
 	var sources []corev1.VolumeProjection
 	for _, s := range secrets {
-		sources = append(sources, corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: s.Name}}})
+		sources = append(sources,
+			corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: s.Name}}},
+		)
 	}
 	pod.Volumes = append(pod.Volumes, corev1.Volume{
 		Name:         planVolume,

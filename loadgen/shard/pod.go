@@ -118,7 +118,11 @@ func sayBlock(out io.Writer, block *run.Block) error {
 	}
 	text := base64.StdEncoding.EncodeToString(data)
 	if len(text) > maxLogBytes {
-		return fmt.Errorf("what it counted is %d bytes, and a log takes %d: expected more shards, or shorter blocks", len(text), maxLogBytes)
+		return fmt.Errorf(
+			"what it counted is %d bytes, and a log takes %d: expected more shards, or shorter blocks",
+			len(text),
+			maxLogBytes,
+		)
 	}
 	return say(out, message{Block: text})
 }

@@ -148,7 +148,8 @@ func TestPodsAreOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if whole.Planned != want.Planned || whole.Sent != want.Planned || whole.Answers["200"] != want.Planned || whole.Latency.Count() != want.Planned {
+	if whole.Planned != want.Planned || whole.Sent != want.Planned || whole.Answers["200"] != want.Planned ||
+		whole.Latency.Count() != want.Planned {
 		t.Errorf("planned %d, sent %d, answers %v; one process plans %d", whole.Planned, whole.Sent, whole.Answers, want.Planned)
 	}
 }
@@ -202,7 +203,11 @@ func TestCompareClock(t *testing.T) {
 		w.Header().Set("Date", "Mon, 02 Jan 2006 15:04:05 GMT")
 	}))
 	defer stands.Close()
-	if _, err := compareClock(t.Context(), &rest.Config{Host: stands.URL}); err == nil || !strings.Contains(err.Error(), "has ended within") {
+	if _, err := compareClock(
+		t.Context(),
+		&rest.Config{Host: stands.URL},
+	); err == nil ||
+		!strings.Contains(err.Error(), "has ended within") {
 		t.Errorf("a clock that stands: %v", err)
 	}
 }

@@ -206,7 +206,11 @@ func (p *Pods) Prepare(ctx context.Context, o Order) (err error) {
 	p.allow(time.Since(begin))
 	pause := time.Until(p.start) - restBefore - lead(&p.plan.Profile)
 	if pause < 0 {
-		return fmt.Errorf("the shards were ready %s before the block was to start, and %s is needed: the cluster's nodes are slower now than for the Jobs before", time.Until(p.start).Round(time.Millisecond), restBefore)
+		return fmt.Errorf(
+			"the shards were ready %s before the block was to start, and %s is needed: the cluster's nodes are slower now than for the Jobs before",
+			time.Until(p.start).Round(time.Millisecond),
+			restBefore,
+		)
 	}
 	clusters.Pause(ctx, pause)
 	return ctx.Err()

@@ -22,15 +22,23 @@ func TestRender(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := job.Spec
-	if *s.Completions != 7 || *s.Parallelism != 7 || *s.ActiveDeadlineSeconds != 90 || *s.CompletionMode != batchv1.IndexedCompletion || *s.BackoffLimitPerIndex != 0 {
+	if *s.Completions != 7 || *s.Parallelism != 7 || *s.ActiveDeadlineSeconds != 90 || *s.CompletionMode != batchv1.IndexedCompletion ||
+		*s.BackoffLimitPerIndex != 0 {
 		t.Errorf("%d completions, %d at once, %d s, %s", *s.Completions, *s.Parallelism, *s.ActiveDeadlineSeconds, *s.CompletionMode)
 	}
 	pod := s.Template.Spec
 	c := pod.Containers[0]
-	if job.Namespace != space.Name || space.Name != Namespace || c.ImagePullPolicy != corev1.PullNever || pod.RestartPolicy != corev1.RestartPolicyNever || *pod.AutomountServiceAccountToken {
+	if job.Namespace != space.Name || space.Name != Namespace || c.ImagePullPolicy != corev1.PullNever ||
+		pod.RestartPolicy != corev1.RestartPolicyNever ||
+		*pod.AutomountServiceAccountToken {
 		t.Errorf("rendered %+v", job)
 	}
-	if _, job, err := render(1, time.Hour, "example.com/authzconf:1"); err != nil || job.Spec.Template.Spec.Containers[0].Image != "example.com/authzconf:1" || job.Spec.Template.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
+	if _, job, err := render(
+		1,
+		time.Hour,
+		"example.com/authzconf:1",
+	); err != nil || job.Spec.Template.Spec.Containers[0].Image != "example.com/authzconf:1" ||
+		job.Spec.Template.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
 		t.Errorf("with an image: %v, %+v", err, job)
 	}
 }
@@ -69,7 +77,10 @@ func TestAwaitRunning(t *testing.T) {
 	waits := jobOf(pod("a", "0", corev1.PodRunning), pod("b", "1", corev1.PodPending))
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := waits.awaitRunning(short); err == nil || !strings.Contains(err.Error(), "1 of the 2 shards run after") || !strings.Contains(err.Error(), "b is Pending") {
+	if err := waits.awaitRunning(
+		short,
+	); err == nil || !strings.Contains(err.Error(), "1 of the 2 shards run after") ||
+		!strings.Contains(err.Error(), "b is Pending") {
 		t.Errorf("a pod that does not run: %v", err)
 	}
 	ended, end := context.WithCancelCause(t.Context())
@@ -81,7 +92,9 @@ func TestAwaitRunning(t *testing.T) {
 
 func TestUnpullable(t *testing.T) {
 	p := pod("b", "1", corev1.PodPending)
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such host"}}},
+	}
 	err := jobOf(pod("a", "0", corev1.PodRunning), p).awaitRunning(t.Context())
 	if !usage.Is(err) || !strings.Contains(err.Error(), "b is Pending, ImagePullBackOff no such host") {
 		t.Errorf("got %v", err)
@@ -91,7 +104,9 @@ func TestUnpullable(t *testing.T) {
 func TestStates(t *testing.T) {
 	p := pod("b", "1", corev1.PodPending)
 	p.Status.Conditions = []corev1.PodCondition{{Status: corev1.ConditionFalse, Message: "0/2 nodes are available"}}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not there"}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "not there"}}},
+	}
 	if got, want := statesOf([]corev1.Pod{*p}), "b is Pending, 0/2 nodes are available, ErrImageNeverPull not there"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -136,7 +151,11 @@ func TestNext(t *testing.T) {
 	}
 	late, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errLost)
 	defer cancel()
-	if _, err := j.next(late, 1); !errors.Is(err, errLost) || !strings.Contains(err.Error(), "shard 1 of 2") || !strings.Contains(err.Error(), "its pod b is Running") {
+	if _, err := j.next(
+		late,
+		1,
+	); !errors.Is(err, errLost) || !strings.Contains(err.Error(), "shard 1 of 2") ||
+		!strings.Contains(err.Error(), "its pod b is Running") {
 		t.Errorf("silent: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())

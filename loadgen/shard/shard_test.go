@@ -60,15 +60,27 @@ func jobs(t *testing.T, n int, h http.HandlerFunc) []Job {
 	var all []Job
 	for i := range n {
 		all = append(all, Job{
-			Index: i, Count: n, Profile: p, Tokens: map[string][][]string{"none": tokens},
-			Servers: map[profile.Server]Endpoint{profile.GateOffServer: {Hosts: []string{s.URL}, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}},
+			Index:   i,
+			Count:   n,
+			Profile: p,
+			Tokens:  map[string][][]string{"none": tokens},
+			Servers: map[profile.Server]Endpoint{
+				profile.GateOffServer: {
+					Hosts: []string{s.URL},
+					CA:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+				},
+			},
 		})
 	}
 	return all
 }
 
 func order() Order {
-	return Order{Side: profile.Side{Variant: "none", Server: profile.GateOffServer}, Seed: 11, Start: time.Now().Add(200 * time.Millisecond)}
+	return Order{
+		Side:  profile.Side{Variant: "none", Server: profile.GateOffServer},
+		Seed:  11,
+		Start: time.Now().Add(200 * time.Millisecond),
+	}
 }
 
 // TestShardsAreOne checks that, however many processes there are, the server is asked the same by the same agents, and
@@ -102,7 +114,9 @@ func TestShardsAreOne(t *testing.T) {
 		if asked[i] != asked[0] {
 			t.Errorf("%d shards asked otherwise than one", i+1)
 		}
-		if b.Planned != blocks[0].Planned || b.Planned < 50 || b.Sent != b.Planned || b.Answers["200"] != b.Planned || b.Latency.Count() != b.Planned || b.GeneratorRSS == 0 {
+		if b.Planned != blocks[0].Planned || b.Planned < 50 || b.Sent != b.Planned || b.Answers["200"] != b.Planned ||
+			b.Latency.Count() != b.Planned ||
+			b.GeneratorRSS == 0 {
 			t.Errorf("%d shards: planned %d, sent %d, answers %v", i+1, b.Planned, b.Sent, b.Answers)
 		}
 	}
@@ -197,7 +211,8 @@ func TestSilentShard(t *testing.T) {
 	time.AfterFunc(500*time.Millisecond, func() { _ = silent.Signal(syscall.SIGSTOP) })
 	begin := time.Now()
 	b, err := g.Block(t.Context(), order())
-	if err == nil || !strings.Contains(err.Error(), "shard 1 of 2 was lost: it has not handed over its block") || b == nil || b.Planned == 0 {
+	if err == nil || !strings.Contains(err.Error(), "shard 1 of 2 was lost: it has not handed over its block") || b == nil ||
+		b.Planned == 0 {
 		t.Errorf("%v, %+v", err, b)
 	}
 	if took := time.Since(begin); took > time.Minute {
@@ -291,7 +306,11 @@ func TestClockOff(t *testing.T) {
 		all, err := g.Clocks(t.Context())
 		text := fmt.Sprint(err)
 		if len(all) == 1 {
-			text = strings.ReplaceAll(text, time.Duration(all[0].Offset).Round(time.Microsecond).String(), time.Duration(all[0].Offset).Round(100*time.Millisecond).String())
+			text = strings.ReplaceAll(
+				text,
+				time.Duration(all[0].Offset).Round(time.Microsecond).String(),
+				time.Duration(all[0].Offset).Round(100*time.Millisecond).String(),
+			)
 		}
 		if (err == nil) != (c.want == "") || !strings.Contains(text, c.want) {
 			t.Errorf("%+v: %v", c.shard, err)
@@ -334,7 +353,9 @@ func TestStartFails(t *testing.T) {
 	if _, err := Start(t.Context(), Processes{"/bin/true"}, list); err == nil {
 		t.Error("a program that is not a shard is accepted")
 	}
-	list[0].Servers = map[profile.Server]Endpoint{profile.GateOffServer: {Hosts: []string{"https://127.0.0.1:1"}, CA: list[0].Servers[profile.GateOffServer].CA}}
+	list[0].Servers = map[profile.Server]Endpoint{
+		profile.GateOffServer: {Hosts: []string{"https://127.0.0.1:1"}, CA: list[0].Servers[profile.GateOffServer].CA},
+	}
 	if _, err := Start(t.Context(), program, list); err == nil || !strings.Contains(err.Error(), "connecting to gate-off") {
 		t.Errorf("a server that is not there: %v", err)
 	}

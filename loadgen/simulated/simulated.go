@@ -33,16 +33,29 @@ func (s Storm) Run() run.Run {
 	r := rand.New(rand.NewPCG(s.Seed, 2))
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	out := run.Run{
-		Profile: "node-agent-steady", Seed: int64(s.Seed),
-		Started: began, Finished: began.Add(time.Hour),
-		Machine: run.Machine{CPUs: 2, MemoryBytes: 8 << 30, Go: "go1.26", OS: "linux"},
+		Profile:  "node-agent-steady",
+		Seed:     int64(s.Seed),
+		Started:  began,
+		Finished: began.Add(time.Hour),
+		Machine:  run.Machine{CPUs: 2, MemoryBytes: 8 << 30, Go: "go1.26", OS: "linux"},
 		Servers: []run.Server{
 			{Name: "gate-off", GitVersion: "v1.37.1", Gate: scenarios.GateOff, WebhookDelay: run.Duration(time.Millisecond)},
 			{Name: "gate-off-2", GitVersion: "v1.37.1", Gate: scenarios.GateOff, WebhookDelay: run.Duration(time.Millisecond)},
 			{Name: "gate-on", GitVersion: "v1.37.1", Gate: scenarios.GateOn, WebhookDelay: run.Duration(time.Millisecond)},
 		},
-		Population: run.Population{Nodes: s.Agents, PodsPerNode: 30, DaemonSets: 1, ServiceAccounts: 1, Arrivals: "periodic", Every: run.Duration(12 * time.Second)},
-		Agents:     s.Agents, Pairs: s.Pairs, Starts: s.Starts, Shards: 1, Problems: []run.Problem{},
+		Population: run.Population{
+			Nodes:           s.Agents,
+			PodsPerNode:     30,
+			DaemonSets:      1,
+			ServiceAccounts: 1,
+			Arrivals:        "periodic",
+			Every:           run.Duration(12 * time.Second),
+		},
+		Agents:   s.Agents,
+		Pairs:    s.Pairs,
+		Starts:   s.Starts,
+		Shards:   1,
+		Problems: []run.Problem{},
 	}
 	m := maker{Storm: s, random: r, began: began, processes: map[string][]float64{}}
 	for _, server := range out.Servers {
@@ -76,7 +89,13 @@ type maker struct {
 // pair makes a pair of the comparison "gate". Every second one begins with B.
 func (m maker) pair(number int, shared float64) []run.Block {
 	a := run.Block{Pair: number, Uses: []run.Use{{Comparison: "gate", Role: "A"}}, Variant: "legacy", Server: "gate-off", Agents: m.Agents}
-	b := run.Block{Pair: number, Uses: []run.Use{{Comparison: "gate", Role: "B"}}, Variant: "associated-node", Server: "gate-on", Agents: m.Agents}
+	b := run.Block{
+		Pair:    number,
+		Uses:    []run.Use{{Comparison: "gate", Role: "B"}},
+		Variant: "associated-node",
+		Server:  "gate-on",
+		Agents:  m.Agents,
+	}
 	m.place(&a, m.Pairs, shared, 0)
 	m.place(&b, m.Pairs, shared, m.Effect)
 	if number%2 == 1 {
@@ -87,8 +106,20 @@ func (m maker) pair(number int, shared float64) []run.Block {
 
 // samePair makes a pair of the A/A comparison "same".
 func (m maker) samePair(number int, shared float64) []run.Block {
-	a := run.Block{Pair: number, Uses: []run.Use{{Comparison: "same", Role: "A", AA: true}}, Variant: "legacy", Server: "gate-off", Agents: m.Agents}
-	b := run.Block{Pair: number, Uses: []run.Use{{Comparison: "same", Role: "B", AA: true}}, Variant: "legacy", Server: "gate-off-2", Agents: m.Agents}
+	a := run.Block{
+		Pair:    number,
+		Uses:    []run.Use{{Comparison: "same", Role: "A", AA: true}},
+		Variant: "legacy",
+		Server:  "gate-off",
+		Agents:  m.Agents,
+	}
+	b := run.Block{
+		Pair:    number,
+		Uses:    []run.Use{{Comparison: "same", Role: "B", AA: true}},
+		Variant: "legacy",
+		Server:  "gate-off-2",
+		Agents:  m.Agents,
+	}
 	m.place(&a, m.AAPairs, shared, 0)
 	m.place(&b, m.AAPairs, shared, m.AAEffect)
 	return []run.Block{a, b}
@@ -121,10 +152,17 @@ func (s Storm) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 	mode := map[string]string{"legacy": "legacy", "associated-node": "associated-node"}[b.Variant]
 	b.Reviews = []run.ReviewCount{{ReviewKind: run.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: n}}
 	if perRequest > 1 {
-		b.Reviews = append(b.Reviews, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: mode, Verb: "impersonate", Decision: "Allow"}, Count: n * (perRequest - 1)})
+		b.Reviews = append(b.Reviews,
+			run.ReviewCount{ReviewKind: run.ReviewKind{Mode: mode, Verb: "impersonate", Decision: "Allow"}, Count: n * (perRequest - 1)},
+		)
 	} else {
 		// The first request of each agent is cold.
-		b.Reviews = append(b.Reviews, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: mode, Verb: "impersonate-on:associated-node:list", Decision: "Allow"}, Count: n/10 + r.Int64N(5)})
+		b.Reviews = append(b.Reviews,
+			run.ReviewCount{
+				ReviewKind: run.ReviewKind{Mode: mode, Verb: "impersonate-on:associated-node:list", Decision: "Allow"},
+				Count:      n/10 + r.Int64N(5),
+			},
+		)
 	}
 	b.Predicted = &run.Prediction{Requests: n, Agents: b.Agents, Fewest: 1, Most: 4}
 	if b.Pair == 0 { // those who ask were not there before
@@ -132,7 +170,9 @@ func (s Storm) fill(r *rand.Rand, b *run.Block, shared, effect float64) {
 	}
 	for _, c := range b.Reviews {
 		// Each of the requests that are open at the same time may ask what one of them could.
-		b.Predicted.Checks = append(b.Predicted.Checks, run.CheckRange{ReviewKind: c.ReviewKind, Low: c.Count, High: c.Count + c.Count/20*(2-perRequest)})
+		b.Predicted.Checks = append(b.Predicted.Checks,
+			run.CheckRange{ReviewKind: c.ReviewKind, Low: c.Count, High: c.Count + c.Count/20*(2-perRequest)},
+		)
 	}
 	for range 10 {
 		b.Timeline = append(b.Timeline, run.Second{Sent: n / 10, Done: n / 10, Reviews: countReviews(b) / 10})

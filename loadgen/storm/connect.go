@@ -52,7 +52,9 @@ func (r *runner) generator(ctx context.Context, names []profile.Server) (shard.G
 	}
 	var jobs []shard.Job
 	for i := range r.Shards {
-		jobs = append(jobs, shard.Job{Index: i, Count: r.Shards, Profile: *r.Profile, Servers: endpoints, Tokens: r.servers[names[0]].population.Tokens})
+		jobs = append(jobs,
+			shard.Job{Index: i, Count: r.Shards, Profile: *r.Profile, Servers: endpoints, Tokens: r.servers[names[0]].population.Tokens},
+		)
 	}
 	switch {
 	case r.Engine == Pods:
@@ -119,7 +121,9 @@ func listAPIServers(ctx context.Context, admin *rest.Config) (hosts []string, er
 	if err != nil {
 		return nil, err
 	}
-	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	slices, err := client.DiscoveryV1().
+		EndpointSlices(metav1.NamespaceDefault).
+		List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 	if err != nil {
 		return nil, fmt.Errorf("where pods reach the API server: %w", err)
 	}

@@ -25,7 +25,9 @@ func sampled(t *testing.T, functions int) []byte {
 		f := &profile.Function{ID: uint64(i), Name: fmt.Sprintf("f%d", i)}
 		l := &profile.Location{ID: uint64(i), Line: []profile.Line{{Function: f}}}
 		p.Function, p.Location = append(p.Function, f), append(p.Location, l)
-		p.Sample = append(p.Sample, &profile.Sample{Location: []*profile.Location{l, p.Location[0]}, Value: []int64{int64(i), int64(i) * 1e7}})
+		p.Sample = append(p.Sample,
+			&profile.Sample{Location: []*profile.Location{l, p.Location[0]}, Value: []int64{int64(i), int64(i) * 1e7}},
+		)
 	}
 	p.Sample = append(p.Sample, &profile.Sample{Value: []int64{5, 5e7}})
 	var out bytes.Buffer
@@ -59,7 +61,10 @@ func TestFetchProfile(t *testing.T) {
 		_, _ = w.Write(want)
 	}))
 	defer s.Close()
-	admin := &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}}
+	admin := &rest.Config{
+		Host:            s.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})},
+	}
 	if got, err := fetchProfile(context.Background(), admin, 20*time.Second); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v, %d bytes", err, len(got))
 	}

@@ -82,7 +82,10 @@ func sumFunctions(r io.Reader) (out run.CPUProfile, err error) {
 			values[s.Location[0].Line[0].Function.Name] += s.Value[0]
 		}
 	}
-	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(
+		maps.Keys(values),
+		func(a, b string) int { return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b)) },
+	)
 	out.Functions = map[string]int64{}
 	for _, name := range names[:min(len(names), mostFunctions)] {
 		out.Functions[name] = values[name]

@@ -53,8 +53,16 @@ func (r *runner) claim(ctx context.Context, s *controlPlane) error {
 		return err
 	}
 	nodes := r.Profile.Nodes + 1
-	r.Say(fmt.Sprintf("makes in the cluster %d nodes that are not there, %d pods on them, %d tokens, %d namespaces with their service accounts, and cluster roles with their bindings; all have the label %s and are removed at the end",
-		nodes, nodes*r.Profile.PodsPerNode+len(r.Profile.Used())*(r.Profile.Identities()+1), r.Profile.Minted(), len(r.Profile.Used())+2, existing.Label))
+	r.Say(
+		fmt.Sprintf(
+			"makes in the cluster %d nodes that are not there, %d pods on them, %d tokens, %d namespaces with their service accounts, and cluster roles with their bindings; all have the label %s and are removed at the end",
+			nodes,
+			nodes*r.Profile.PodsPerNode+len(r.Profile.Used())*(r.Profile.Identities()+1),
+			r.Profile.Minted(),
+			len(r.Profile.Used())+2,
+			existing.Label,
+		),
+	)
 	r.circumstances()
 	return nil
 }
@@ -83,7 +91,12 @@ func (r *runner) tellApart(ctx context.Context, s *controlPlane, admin *rest.Con
 		s.known = behind[:min(1, len(behind))]
 	}
 	if others := s.unknown(behind); len(listed) > max(1, len(s.each)) || len(others) > 0 {
-		return fmt.Errorf("the cluster has %d API servers (%s), and only %d of them are read: expected the address of each in --api-servers", max(len(listed), len(behind)), strings.Join(append(listed, others...), ", "), max(1, len(s.each)))
+		return fmt.Errorf(
+			"the cluster has %d API servers (%s), and only %d of them are read: expected the address of each in --api-servers",
+			max(len(listed), len(behind)),
+			strings.Join(append(listed, others...), ", "),
+			max(1, len(s.each)),
+		)
 	}
 	return nil
 }
@@ -99,7 +112,9 @@ func (r *runner) circumstances() {
 		agents = "the agents ran in pods of the cluster, with the image " + r.Image
 	}
 	nodes := map[bool]string{true: "kept Ready by kwok", false: "without a kubelet or status"}[r.Kwok]
-	r.out.Notes = append(r.out.Notes, "the cluster is one that exists: "+agents+"; their nodes are objects "+nodes+"; no review was seen, and all counts are the API server's own metrics")
+	r.out.Notes = append(r.out.Notes,
+		"the cluster is one that exists: "+agents+"; their nodes are objects "+nodes+"; no review was seen, and all counts are the API server's own metrics",
+	)
 }
 
 func outOfReach(c *rest.Config) string {
@@ -134,7 +149,10 @@ func (r *runner) findLacking(ctx context.Context) (texts []string, err error) {
 			needs = append(needs, existing.Needs(strings.Join(g.Verbs, " "), g.APIGroups[0], g.Resources...)...)
 		}
 	}
-	needs = slices.SortedFunc(maps.Keys(sets.New(needs...)), func(a, b existing.Need) int { return strings.Compare(a.String(), b.String()) })
+	needs = slices.SortedFunc(
+		maps.Keys(sets.New(needs...)),
+		func(a, b existing.Need) int { return strings.Compare(a.String(), b.String()) },
+	)
 	if granted, err := cluster.Lacking(ctx, needs); err != nil || len(granted) > 0 {
 		return append(texts, fmt.Sprintf("and escalate and bind clusterroles.rbac.authorization.k8s.io, or what the agents are granted: %s", strings.Join(granted, ", "))), err
 	}
@@ -144,7 +162,11 @@ func (r *runner) findLacking(ctx context.Context) (texts []string, err error) {
 // checkReplaced returns an error if another process answers for a server that this run does not start.
 func (r *runner) checkReplaced(before, after counters) error {
 	if r.can().Foreign && !after.began().Equal(before.began()) {
-		return fmt.Errorf("the API server whose metrics are read began at %s before the block, and at %s after it: it was restarted, or there are several", before.began().Format(time.RFC3339), after.began().Format(time.RFC3339))
+		return fmt.Errorf(
+			"the API server whose metrics are read began at %s before the block, and at %s after it: it was restarted, or there are several",
+			before.began().Format(time.RFC3339),
+			after.began().Format(time.RFC3339),
+		)
 	}
 	return nil
 }

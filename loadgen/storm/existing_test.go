@@ -54,7 +54,9 @@ func inExisting(t *testing.T, kubeconfig, name string) Options {
 		Profile: p, Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1, Say: func(s string) { t.Log(s) },
 		Provider: server.Existing,
 		Existing: server.Options{
-			Cell: verdicts.Cell{Name: "existing", Provider: server.Existing, Kubernetes: newest().Version, Gate: scenarios.GateOn}, Release: newest(), Existing: cluster,
+			Cell:     verdicts.Cell{Name: "existing", Provider: server.Existing, Kubernetes: newest().Version, Gate: scenarios.GateOn},
+			Release:  newest(),
+			Existing: cluster,
 		},
 	}
 }
@@ -93,7 +95,15 @@ func nothingLeft(t *testing.T, client kubernetes.Interface) {
 		t.Fatal(err)
 	}
 	if n := len(nodes.Items) + len(pods.Items) + len(accounts.Items) + len(roles.Items) + len(bindings.Items) + len(jobs.Items); n > 0 {
-		t.Errorf("left: %d nodes, %d pods, %d accounts, %d roles, %d bindings, %d jobs", len(nodes.Items), len(pods.Items), len(accounts.Items), len(roles.Items), len(bindings.Items), len(jobs.Items))
+		t.Errorf(
+			"left: %d nodes, %d pods, %d accounts, %d roles, %d bindings, %d jobs",
+			len(nodes.Items),
+			len(pods.Items),
+			len(accounts.Items),
+			len(roles.Items),
+			len(bindings.Items),
+			len(jobs.Items),
+		)
 	}
 	for _, s := range spaces.Items {
 		switch {
@@ -136,7 +146,16 @@ func TestExistingStorm(t *testing.T) {
 			}
 		}
 		if b.Planned != 40 || b.Sent != 40 || len(b.Wrong) > 0 || total(b) != each*40+first || first > 8 || len(b.Unreconciled) > 0 {
-			t.Errorf("%s: planned %d, sent %d, wrong %v, reviews %+v, attempts %+v, %v", b.Variant, b.Planned, b.Sent, b.Wrong, b.Reviews, b.Attempts, b.Unreconciled)
+			t.Errorf(
+				"%s: planned %d, sent %d, wrong %v, reviews %+v, attempts %+v, %v",
+				b.Variant,
+				b.Planned,
+				b.Sent,
+				b.Wrong,
+				b.Reviews,
+				b.Attempts,
+				b.Unreconciled,
+			)
 		}
 		if c := b.Cost[run.APIServer]; c.CPU <= 0 {
 			t.Errorf("%s: the API server used %+v", b.Variant, c)
@@ -153,7 +172,10 @@ func TestExistingStorm(t *testing.T) {
 // otherwise nothing is created.
 func TestExistingServers(t *testing.T) {
 	plane, client := foreign(t)
-	second, err := local.Start(t.Context(), local.Options{Release: newest(), FeatureGates: map[string]bool{server.GateName: true}, Join: plane})
+	second, err := local.Start(
+		t.Context(),
+		local.Options{Release: newest(), FeatureGates: map[string]bool{server.GateName: true}, Join: plane},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +207,19 @@ func TestExistingServers(t *testing.T) {
 		t.Fatalf("%v, %+v", err, out)
 	}
 	for _, b := range out.Blocks {
-		if each := map[string]int64{"none": 1, "denied": 3}[b.Variant]; b.Sent != 40 || len(b.Wrong) > 0 || total(b) != each*40 || len(b.Unreconciled) > 0 || b.Cost[run.APIServer].CPU <= 0 {
-			t.Errorf("%s: sent %d, wrong %v, reviews %+v, attempts %+v, %v, cost %v", b.Variant, b.Sent, b.Wrong, b.Reviews, b.Attempts, b.Unreconciled, b.Cost)
+		if each := map[string]int64{"none": 1, "denied": 3}[b.Variant]; b.Sent != 40 || len(b.Wrong) > 0 || total(b) != each*40 ||
+			len(b.Unreconciled) > 0 ||
+			b.Cost[run.APIServer].CPU <= 0 {
+			t.Errorf(
+				"%s: sent %d, wrong %v, reviews %+v, attempts %+v, %v, cost %v",
+				b.Variant,
+				b.Sent,
+				b.Wrong,
+				b.Reviews,
+				b.Attempts,
+				b.Unreconciled,
+				b.Cost,
+			)
 		}
 	}
 	for _, admin := range []*rest.Config{one, two} {
@@ -212,7 +245,8 @@ func TestExistingInterrupted(t *testing.T) {
 			where := &discoveryv1.EndpointSlice{
 				ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
 				AddressType: discoveryv1.AddressTypeIPv4,
-				Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}, Ports: []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
+				Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
+				Ports:       []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
 			}
 			if _, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(t.Context(), where, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -259,8 +293,16 @@ func TestExistingRefused(t *testing.T) {
 			t.Errorf("before %v, after %v", before, after)
 		}
 	}
-	try(kubeconfig, "lacks permissions", "create nodes", "deletecollection pods", "create serviceaccounts/token", "create clusterroles.rbac.authorization.k8s.io", "get /metrics",
-		"and escalate and bind clusterroles.rbac.authorization.k8s.io, or what the agents are granted: impersonate groups, ")
+	try(
+		kubeconfig,
+		"lacks permissions",
+		"create nodes",
+		"deletecollection pods",
+		"create serviceaccounts/token",
+		"create clusterroles.rbac.authorization.k8s.io",
+		"get /metrics",
+		"and escalate and bind clusterroles.rbac.authorization.k8s.io, or what the agents are granted: impersonate groups, ",
+	)
 	// This cluster is behind a proxy that has no metrics.
 	proxied := behind(t, plane, func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/metrics" {
@@ -286,10 +328,16 @@ func TestExistingRefused(t *testing.T) {
 // TestExistingNode checks that an existing node of the same name is not used, and stays.
 func TestExistingNode(t *testing.T) {
 	plane, client := foreign(t)
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "storm-000003"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().
+		Nodes().
+		Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "storm-000003"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Execute(t.Context(), inExisting(t, plane.KubeconfigPath(), "r")); err == nil || !strings.Contains(err.Error(), `nodes "storm-000003" already exists`) {
+	if _, err := Execute(
+		t.Context(),
+		inExisting(t, plane.KubeconfigPath(), "r"),
+	); err == nil ||
+		!strings.Contains(err.Error(), `nodes "storm-000003" already exists`) {
 		t.Errorf("got %v", err)
 	}
 	if err := client.CoreV1().Nodes().Delete(t.Context(), "storm-000003", metav1.DeleteOptions{}); err != nil {
@@ -314,7 +362,11 @@ func TestExistingGone(t *testing.T) {
 		t.Fatalf("%v, %+v", err, out)
 	}
 	first, last := out.Problems[0].Text, out.Problems[len(out.Problems)-1].Text
-	if !strings.Contains(first, "after the block: ") || !strings.Contains(last, "what has the label authzconf.dev/run=r could not be removed from the cluster (authzconf clean --kubeconfig FILE does it when it can)") {
+	if !strings.Contains(first, "after the block: ") ||
+		!strings.Contains(
+			last,
+			"what has the label authzconf.dev/run=r could not be removed from the cluster (authzconf clean --kubeconfig FILE does it when it can)",
+		) {
 		t.Errorf("problems %+v", out.Problems)
 	}
 }
@@ -344,13 +396,19 @@ func inventory(t *testing.T, client kubernetes.Interface) (names []string) {
 func limited(t *testing.T, plane *local.ControlPlane, client kubernetes.Interface) string {
 	t.Helper()
 	ctx, none := t.Context(), metav1.CreateOptions{}
-	_, err1 := client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "looker"}}, none)
+	_, err1 := client.CoreV1().
+		ServiceAccounts("default").
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "looker"}}, none)
 	_, err2 := client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "looker"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"nodes", "namespaces", "pods"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "looker"},
+		Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get", "list"}, APIGroups: []string{""}, Resources: []string{"nodes", "namespaces", "pods"}},
+		},
 	}, none)
 	_, err3 := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "looker"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "looker"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "looker"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "looker"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "looker"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "looker"}},
 	}, none)
 	token, err4 := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "looker", &authenticationv1.TokenRequest{}, none)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
@@ -358,7 +416,11 @@ func limited(t *testing.T, plane *local.ControlPlane, client kubernetes.Interfac
 	}
 	time.Sleep(time.Second) // until RBAC knows
 	admin := plane.Admin()
-	return kubeconfigOf(t, &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}, &clientcmdapi.AuthInfo{Token: token.Status.Token})
+	return kubeconfigOf(
+		t,
+		&clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData},
+		&clientcmdapi.AuthInfo{Token: token.Status.Token},
+	)
 }
 
 func kubeconfigOf(t *testing.T, cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) string {

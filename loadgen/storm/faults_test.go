@@ -23,7 +23,13 @@ func faultless(t *testing.T) (*profile.Profile, *run.Block, []pacer.Send) {
 	planned := orderBlocks(p, 7)[0]
 	sends := p.Plan(planned.seed).Stripe(0, 1)
 	n := int64(len(sends))
-	b := &run.Block{Agents: p.Agents(), Length: run.Duration(p.Block), Planned: n, Sent: n, Log: population.Planned(sends, 5*time.Millisecond)}
+	b := &run.Block{
+		Agents:  p.Agents(),
+		Length:  run.Duration(p.Block),
+		Planned: n,
+		Sent:    n,
+		Log:     population.Planned(sends, 5*time.Millisecond),
+	}
 	for range n {
 		b.Lag.Record(p.LateTolerance)
 	}

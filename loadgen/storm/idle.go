@@ -43,7 +43,9 @@ func (r *runner) noteUneven(format string, args ...any) {
 	if r.out.OwnUnknown {
 		return
 	}
-	text := "what others ask is not steady: " + fmt.Sprintf(format, args...) + "; so the checks of the requests themselves are not counted, those of impersonation alone"
+	text := "what others ask is not steady: " + fmt.Sprintf(
+		format,
+		args...) + "; so the checks of the requests themselves are not counted, those of impersonation alone"
 	r.Say(text)
 	r.out.OwnUnknown, r.out.Notes = true, append(r.out.Notes, text)
 }
@@ -118,7 +120,13 @@ func (r *runner) countOthers(name profile.Server, increased []sample) int64 {
 		return 0
 	}
 	if attempts > 0 {
-		r.problem(-1, "others impersonate on %s: it counted %.0f checks of impersonation in %s without agents", name, attempts, r.idleLength())
+		r.problem(
+			-1,
+			"others impersonate on %s: it counted %.0f checks of impersonation in %s without agents",
+			name,
+			attempts,
+			r.idleLength(),
+		)
 	}
 	r.background[name] = int64(math.Round(checks * blocks))
 	r.webhookCalls[name] = int64(math.Round(float64(countWebhookCalls(increased)) * blocks))
@@ -128,8 +136,10 @@ func (r *runner) countOthers(name profile.Server, increased []sample) int64 {
 func (r *runner) noteOthers(checks map[profile.Server]int64) {
 	for _, name := range r.Profile.Servers() {
 		if r.serverCounts() {
-			r.out.Notes = append(r.out.Notes, fmt.Sprintf("%s allowed %d checks of others in %s without agents: %d are subtracted from those of each block of %s",
-				name, checks[name], r.idleLength(), r.background[name], r.Profile.Block))
+			r.out.Notes = append(r.out.Notes,
+				fmt.Sprintf("%s allowed %d checks of others in %s without agents: %d are subtracted from those of each block of %s",
+					name, checks[name], r.idleLength(), r.background[name], r.Profile.Block),
+			)
 		}
 	}
 }

@@ -33,7 +33,15 @@ func TestKwokOnKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := kind.Start(t.Context(), kind.Options{Name: "kwok", Image: image, Version: version, Options: local.Options{FeatureGates: map[string]bool{server.GateName: true}}})
+	cluster, err := kind.Start(
+		t.Context(),
+		kind.Options{
+			Name:    "kwok",
+			Image:   image,
+			Version: version,
+			Options: local.Options{FeatureGates: map[string]bool{server.GateName: true}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +68,14 @@ func TestKwokOnKind(t *testing.T) {
 	result := judge.Judge(*out, judge.ThresholdsOf(o.Profile))
 	t.Logf("%s: reasons %v, notes %v", result.Outcome, result.Reasons, out.Notes)
 	for _, v := range result.Variants {
-		t.Logf("%s: %d requests, %d errors, %.3f reviews each, p99 %.1f ms", v.Name, v.Sent, v.Errors, v.Reviews.PerRequest.Estimate, v.P99.Milliseconds)
+		t.Logf(
+			"%s: %d requests, %d errors, %.3f reviews each, p99 %.1f ms",
+			v.Name,
+			v.Sent,
+			v.Errors,
+			v.Reviews.PerRequest.Estimate,
+			v.P99.Milliseconds,
+		)
 	}
 	if result.Outcome != judge.Passed {
 		t.Errorf("%s", result.Outcome)

@@ -34,7 +34,11 @@ func (r *runner) makeLevel(ctx context.Context, s *controlPlane) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, levelTimeout, fmt.Errorf("the API server did not take over the priority level %s within %s", levelName, levelTimeout))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		levelTimeout,
+		fmt.Errorf("the API server did not take over the priority level %s within %s", levelName, levelTimeout),
+	)
 	defer cancel()
 	var objects struct {
 		Level  flowcontrolv1.PriorityLevelConfiguration

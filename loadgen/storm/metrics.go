@@ -35,7 +35,9 @@ func addMetrics(b *run.Block, increased []sample, facts counterFacts) {
 				b.GivenUp += int64(s.value)
 			}
 		case s.family == authorizationAttempts:
-			b.Attempts = append(b.Attempts, run.AttemptCount{Mode: string(s.labels["mode"]), Decision: string(s.labels["decision"]), Count: s.value})
+			b.Attempts = append(b.Attempts,
+				run.AttemptCount{Mode: string(s.labels["mode"]), Decision: string(s.labels["decision"]), Count: s.value},
+			)
 		case strings.HasPrefix(s.family, flowControl) && !facts.restarted:
 			addFlowControl(b, s)
 		}

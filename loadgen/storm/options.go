@@ -27,9 +27,17 @@ func (o *Options) Check() error {
 	case engine != Processes && engine != Pods:
 		problem = fmt.Sprintf("--engine %q: expected %s or %s", engine, Processes, Pods)
 	case engine == Pods && !runsPods(can):
-		problem = fmt.Sprintf("--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s beside it", Pods, suitable(runsPods))
+		problem = fmt.Sprintf(
+			"--engine %s: a local control plane runs no pods, and pods do not reach it: expected --provider %s beside it",
+			Pods,
+			suitable(runsPods),
+		)
 	case !restarts(can) && o.eventful():
-		problem = fmt.Sprintf("the profile %s restarts API servers, or has several: expected --provider %s", o.Profile.Name, suitable(restarts))
+		problem = fmt.Sprintf(
+			"the profile %s restarts API servers, or has several: expected --provider %s",
+			o.Profile.Name,
+			suitable(restarts),
+		)
 	case o.NodeImage != "" && !can.Nodes:
 		problem = "--kind-node-image is for --provider " + suitable(hasNodes)
 	case o.forForeign() && !can.Foreign:
@@ -64,11 +72,26 @@ func (o *Options) checkExisting() string {
 	p, cell := o.Profile, o.Existing.Cell
 	switch servers := p.Servers(); {
 	case p.Authorizer.Kind != profile.RBAC:
-		return fmt.Sprintf("--authorizer %s: nothing is put into the authorizer chain of a cluster that exists: expected %s", p.Authorizer.Kind, profile.RBAC)
+		return fmt.Sprintf(
+			"--authorizer %s: nothing is put into the authorizer chain of a cluster that exists: expected %s",
+			p.Authorizer.Kind,
+			profile.RBAC,
+		)
 	case len(servers) > 1:
-		return fmt.Sprintf("the profile %s compares the servers %v, and a cluster that exists is one: expected comparisons on gate-%s (such as the profile one-cluster, or --variants)", p.Name, servers, cell.Gate)
+		return fmt.Sprintf(
+			"the profile %s compares the servers %v, and a cluster that exists is one: expected comparisons on gate-%s (such as the profile one-cluster, or --variants)",
+			p.Name,
+			servers,
+			cell.Gate,
+		)
 	case servers[0].Gate() != cell.Gate:
-		return fmt.Sprintf("the profile %s is about the server %s, and the cluster has the gate %s: expected comparisons on gate-%s", p.Name, servers[0], cell.Gate, cell.Gate)
+		return fmt.Sprintf(
+			"the profile %s is about the server %s, and the cluster has the gate %s: expected comparisons on gate-%s",
+			p.Name,
+			servers[0],
+			cell.Gate,
+			cell.Gate,
+		)
 	case p.Starts > 1:
 		return fmt.Sprintf("--starts %d: a cluster that exists is not started anew: expected 1", p.Starts)
 	case o.Engine == Pods && o.Image == "":

@@ -51,7 +51,13 @@ func orderPairs(p *profile.Profile, seed int64, random *rand.Rand) (blocks []pla
 			}
 			number := pair*len(p.Comparisons) + i
 			block := func(role string, side profile.Side) plannedBlock {
-				return plannedBlock{start, number, []run.Use{{Comparison: c.Name, Role: role, AA: c.AA()}}, side, drawArrivals(seed, pair, i)}
+				return plannedBlock{
+					start,
+					number,
+					[]run.Use{{Comparison: c.Name, Role: role, AA: c.AA()}},
+					side,
+					drawArrivals(seed, pair, i),
+				}
 			}
 			two := []plannedBlock{block("A", c.A), block("B", c.B)}
 			if firstB[i] {
@@ -73,7 +79,9 @@ func orderRounds(p *profile.Profile, seed int64, random *rand.Rand) (blocks []pl
 	first := random.IntN(len(rows))
 	for round := range p.Pairs {
 		for _, i := range rows[(first+round)%len(rows)] {
-			blocks = append(blocks, plannedBlock{round * p.Starts / p.Pairs, round, p.UsesOf(sides[i]), sides[i], drawArrivals(seed, round, 0)})
+			blocks = append(blocks,
+				plannedBlock{round * p.Starts / p.Pairs, round, p.UsesOf(sides[i]), sides[i], drawArrivals(seed, round, 0)},
+			)
 		}
 	}
 	return blocks

@@ -38,7 +38,12 @@ func TestCheckExisting(t *testing.T) {
 	} {
 		p := burst(profile.Comparison{Name: "one", A: side("none", profile.GateOnServer), B: side("denied", profile.GateOnServer)})
 		p.Authorizer.Kind, p.Starts = profile.RBAC, 1
-		o := Options{Profile: p, Shards: 1, Provider: server.Existing, Existing: server.Options{Cell: verdicts.Cell{Gate: scenarios.GateOn}}}
+		o := Options{
+			Profile:  p,
+			Shards:   1,
+			Provider: server.Existing,
+			Existing: server.Options{Cell: verdicts.Cell{Gate: scenarios.GateOn}},
+		}
 		change(&o)
 		if err := o.Check(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("got %v, want %s", err, want)
@@ -68,11 +73,14 @@ func TestOthers(t *testing.T) {
 	r := newRunner(Options{Profile: p, Provider: server.Existing})
 	r.idle[profile.GateOnServer] = map[string]run.Cost{}
 	n := r.countOthers(profile.GateOnServer, []sample{
-		{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 7}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 2},
-		{family: authorizationAttempts, value: 1}, {family: cpuSeconds, value: 0.5},
+		{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 7},
+		{family: decisions, labels: model.Metric{"decision": "denied"}, value: 2},
+		{family: authorizationAttempts, value: 1},
+		{family: cpuSeconds, value: 0.5},
 	})
 	r.noteOthers(map[profile.Server]int64{profile.GateOnServer: n})
-	if r.background[profile.GateOnServer] != 14 || r.idle[profile.GateOnServer][run.APIServer].Idle != run.Duration(time.Second) || len(r.out.Problems) != 1 ||
+	if r.background[profile.GateOnServer] != 14 || r.idle[profile.GateOnServer][run.APIServer].Idle != run.Duration(time.Second) ||
+		len(r.out.Problems) != 1 ||
 		!slices.Contains(r.out.Notes, "gate-on allowed 7 checks of others in 10s without agents: 14 are subtracted from those of each block of 20s") {
 		t.Errorf("background %v, idle %v, notes %q, problems %v", r.background, r.idle, r.out.Notes, r.out.Problems)
 	}
@@ -102,7 +110,13 @@ func TestSeveral(t *testing.T) {
 			var connections atomic.Int64
 			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if c.servers > 0 {
-					_, _ = fmt.Fprintf(w, "# TYPE %s gauge\n%s %d.25\n", server.ProcessStartMetric, server.ProcessStartMetric, 1700000000+connections.Load()%int64(c.servers))
+					_, _ = fmt.Fprintf(
+						w,
+						"# TYPE %s gauge\n%s %d.25\n",
+						server.ProcessStartMetric,
+						server.ProcessStartMetric,
+						1700000000+connections.Load()%int64(c.servers),
+					)
 				}
 			}))
 			srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {

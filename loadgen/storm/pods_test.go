@@ -42,7 +42,13 @@ func inPods(t *testing.T) Options {
 // its block begins.
 func TestPods(t *testing.T) {
 	o := inPods(t)
-	p := burst(profile.Comparison{Name: "aa", A: side("associated-node-cold", profile.GateOnServer), B: side("associated-node-cold", profile.GateOnServer)})
+	p := burst(
+		profile.Comparison{
+			Name: "aa",
+			A:    side("associated-node-cold", profile.GateOnServer),
+			B:    side("associated-node-cold", profile.GateOnServer),
+		},
+	)
 	p.Pairs, p.Block = 2, 4*time.Second
 	o.Profile = p
 	var r *runner
@@ -65,7 +71,15 @@ func TestPods(t *testing.T) {
 		differences, why := b.ComparePrediction()
 		isAsPredicted := why == "" && len(differences) == 0
 		if b.Planned != 20 || b.Sent != 20 || len(b.Wrong) > 0 || b.Latency.Count() != 20 || !isAsPredicted || len(b.Unreconciled) > 0 {
-			t.Errorf("planned %d, sent %d, answers %v, reviews %+v, %v %v", b.Planned, b.Sent, b.Answers, b.Reviews, append(differences, why), b.Unreconciled)
+			t.Errorf(
+				"planned %d, sent %d, answers %v, reviews %+v, %v %v",
+				b.Planned,
+				b.Sent,
+				b.Answers,
+				b.Reviews,
+				append(differences, why),
+				b.Unreconciled,
+			)
 		}
 	}
 	if len(out.Clocks) != 3 {
@@ -74,7 +88,8 @@ func TestPods(t *testing.T) {
 	t.Logf("clocks %+v", out.Clocks)
 	lost := slices.ContainsFunc(out.Problems, func(p run.Problem) bool {
 		t.Log(p.Text)
-		return p.Block == 3 && strings.Contains(p.Text, "shard 1 of 3") && (strings.Contains(p.Text, "its pod shards-") || strings.Contains(p.Text, "told to end"))
+		return p.Block == 3 && strings.Contains(p.Text, "shard 1 of 3") &&
+			(strings.Contains(p.Text, "its pod shards-") || strings.Contains(p.Text, "told to end"))
 	})
 	// Of agents 0 to 19, the shard had the numbers 1, 4, … 19.
 	if b := out.Blocks[3]; !lost || b.Planned != 13 {

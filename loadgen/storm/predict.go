@@ -16,7 +16,14 @@ import (
 
 // predict compares the reviews of the last block with the prediction for its requests. The first time that a side
 // differs, it looks for the smallest schedule that shows it. It reports whether to go on.
-func (r *runner) predict(ctx context.Context, s *controlPlane, p plannedBlock, variant profile.Variant, start time.Time, sends []pacer.Send) bool {
+func (r *runner) predict(
+	ctx context.Context,
+	s *controlPlane,
+	p plannedBlock,
+	variant profile.Variant,
+	start time.Time,
+	sends []pacer.Send,
+) bool {
 	at := len(r.out.Blocks) - 1
 	b := &r.out.Blocks[at]
 	for _, fault := range findFaults(r.Profile, b, sends) {
@@ -35,8 +42,16 @@ func (r *runner) predict(ctx context.Context, s *controlPlane, p plannedBlock, v
 	}
 	r.shrunk[p.side] = true
 	longest := tries * (r.Profile.Block + profile.CacheLife + r.Profile.Timeout)
-	r.Say(fmt.Sprintf("%s on %s: %s; looking for fewer requests that show it: at most %d tries, %s; Ctrl-C ends the search and keeps what was found",
-		p.side.Variant, p.side.Server, strings.Join(list, "; "), tries, longest))
+	r.Say(
+		fmt.Sprintf(
+			"%s on %s: %s; looking for fewer requests that show it: at most %d tries, %s; Ctrl-C ends the search and keeps what was found",
+			p.side.Variant,
+			p.side.Server,
+			strings.Join(list, "; "),
+			tries,
+			longest,
+		),
+	)
 	b.Smallest = r.findSmallest(ctx, s, p, sends, list)
 	r.out.EndedAfterFinding = ctx.Err() != nil
 	return !r.out.EndedAfterFinding
@@ -96,7 +111,13 @@ const (
 
 // resend sends some of a block's requests after the server has forgotten the checks, and returns what is not as
 // predicted.
-func (r *runner) resend(ctx context.Context, s *controlPlane, p plannedBlock, variant profile.Variant, sends []pacer.Send) ([]string, error) {
+func (r *runner) resend(
+	ctx context.Context,
+	s *controlPlane,
+	p plannedBlock,
+	variant profile.Variant,
+	sends []pacer.Send,
+) ([]string, error) {
 	if !r.forget(ctx, p.side) {
 		return nil, nil
 	}

@@ -18,14 +18,33 @@ import (
 // cost more.
 func Describe(w io.Writer, o Options) error {
 	p := o.Profile
-	_, _ = fmt.Fprintf(w, "%s: %s; %d connections to each of %v, Kubernetes %s, %d shards\n", p.Name, describePopulation(p), p.Connections(), p.Servers(), o.Release.Version, o.Shards)
+	_, _ = fmt.Fprintf(
+		w,
+		"%s: %s; %d connections to each of %v, Kubernetes %s, %d shards\n",
+		p.Name,
+		describePopulation(p),
+		p.Connections(),
+		p.Servers(),
+		o.Release.Version,
+		o.Shards,
+	)
 	_, _ = fmt.Fprintf(w, "about %.0f requests in a block of %s\n", p.Plan(0).Expected(), p.Block)
 	design := fmt.Sprintf("%d pairs each", p.Pairs)
 	if p.Rounds {
 		design = fmt.Sprintf("%d rounds of %d sides", p.Pairs, len(p.Sides()))
 	}
-	_, _ = fmt.Fprintf(w, "%d comparisons, %s over %d starts of the servers: %d blocks of %s, and %d for warming up, at least %s; %d tokens\n\n",
-		len(p.Comparisons), design, p.Starts, p.Blocks(), p.Block, p.Starts*len(p.Servers()), p.Length().Round(time.Second), p.Minted())
+	_, _ = fmt.Fprintf(
+		w,
+		"%d comparisons, %s over %d starts of the servers: %d blocks of %s, and %d for warming up, at least %s; %d tokens\n\n",
+		len(p.Comparisons),
+		design,
+		p.Starts,
+		p.Blocks(),
+		p.Block,
+		p.Starts*len(p.Servers()),
+		p.Length().Round(time.Second),
+		p.Minted(),
+	)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "COMPARISON\tSIDE\tVARIANT\tSERVER\tREVIEWS PER REQUEST, FIRST BLOCK\tLATER")
 	known := map[profile.Side]string{}
@@ -37,7 +56,15 @@ func Describe(w io.Writer, o Options) error {
 					return err
 				}
 			}
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", []string{c.Name, ""}[i], []string{"A", "B"}[i], side.Variant, side.Server, known[side])
+			_, _ = fmt.Fprintf(
+				table,
+				"%s\t%s\t%s\t%s\t%s\n",
+				[]string{c.Name, ""}[i],
+				[]string{"A", "B"}[i],
+				side.Variant,
+				side.Server,
+				known[side],
+			)
 		}
 	}
 	return table.Flush()
@@ -66,7 +93,12 @@ func predictSide(o Options, side profile.Side) (string, error) {
 	for i := range 2 {
 		sends := o.Profile.Plan(uint64(o.Seed)).Stripe(0, 1)
 		settled := &run.SettledPart{After: run.Duration(o.Profile.Settle)}
-		if _, err := history.PredictSettled(side.Does(), time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block), population.Planned(sends, previewTook), settled); err != nil {
+		if _, err := history.PredictSettled(
+			side.Does(),
+			time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block),
+			population.Planned(sends, previewTook),
+			settled,
+		); err != nil {
 			return "", err
 		}
 		texts = append(texts, judge.PredictedRate(settled.Checks, settled.Sent).String())

@@ -80,7 +80,11 @@ func TestCounts(t *testing.T) {
 	for _, p := range []recorder.Point{recorder.Front, recorder.Front, recorder.Back} {
 		r.arrive(p, "list")
 	}
-	if got := countReviews(r.soFar().Arrived, false); len(got) != 2 || got[0].Decision != "Allow" || got[0].Count != 1 || got[1].Decision != "NoOpinion" {
+	if got := countReviews(
+		r.soFar().Arrived,
+		false,
+	); len(got) != 2 || got[0].Decision != "Allow" || got[0].Count != 1 ||
+		got[1].Decision != "NoOpinion" {
 		t.Errorf("%+v", got)
 	}
 	if got := countReviews(r.soFar().Arrived, true); len(got) != 1 || got[0].Decision != "unseen" || got[0].Count != 2 {
@@ -106,9 +110,24 @@ func TestSettledReviews(t *testing.T) {
 
 // TestChecked checks that what the API server reports counts if there is no recorder.
 func TestChecked(t *testing.T) {
-	b := &run.Block{Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}}}
-	got, fewer := countChecks(b, []sample{{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 10}, {family: decisions, labels: model.Metric{"decision": "denied"}, value: 4}}, 2)
-	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" || got[2] != (run.ReviewCount{ReviewKind: run.ReviewKind{Mode: "request", Decision: "Allow"}, Count: 5}) || b.Background != 2 || fewer != 0 {
+	b := &run.Block{
+		Attempts: []run.AttemptCount{
+			{Mode: "legacy", Decision: "allowed", Count: 3},
+			{Mode: "associated-node", Decision: "denied", Count: 2},
+		},
+	}
+	got, fewer := countChecks(
+		b,
+		[]sample{
+			{family: decisions, labels: model.Metric{"decision": "allowed"}, value: 10},
+			{family: decisions, labels: model.Metric{"decision": "denied"}, value: 4},
+		},
+		2,
+	)
+	if len(got) != 3 || got[0].Count != 3 || got[1].Decision != "NoOpinion" ||
+		got[2] != (run.ReviewCount{ReviewKind: run.ReviewKind{Mode: "request", Decision: "Allow"}, Count: 5}) ||
+		b.Background != 2 ||
+		fewer != 0 {
 		t.Errorf("%+v, %d fewer", got, fewer)
 	}
 	b.Reviews, fewer = countChecks(b, nil, 2)
@@ -123,7 +142,11 @@ func TestChecked(t *testing.T) {
 
 // TestRuntimeCost checks that the processor time is read from the metrics only if no process is known.
 func TestRuntimeCost(t *testing.T) {
-	increased := []sample{{family: "process_cpu_seconds_total", value: 0.5}, {family: "go_memstats_alloc_bytes_total", value: 1024}, {family: "go_gc_duration_seconds_count", value: 2}}
+	increased := []sample{
+		{family: "process_cpu_seconds_total", value: 0.5},
+		{family: "go_memstats_alloc_bytes_total", value: 1024},
+		{family: "go_gc_duration_seconds_count", value: 2},
+	}
 	for _, known := range []bool{false, true} {
 		b := &run.Block{Cost: map[string]run.Cost{}}
 		want := run.Duration(500 * time.Millisecond)

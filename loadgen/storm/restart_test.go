@@ -20,7 +20,12 @@ func TestServerThatDoesNotComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	marker, once := filepath.Join(t.TempDir(), "marker"), filepath.Join(t.TempDir(), "once")
-	script := fmt.Sprintf("#!/bin/sh\nif [ -e %s ]; then echo broken data >&2; exit 7; fi; touch %s; exec %s \"$@\"\n", marker, marker, program)
+	script := fmt.Sprintf(
+		"#!/bin/sh\nif [ -e %s ]; then echo broken data >&2; exit 7; fi; touch %s; exec %s \"$@\"\n",
+		marker,
+		marker,
+		program,
+	)
 	if err := os.WriteFile(once, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}
@@ -34,7 +39,8 @@ func TestServerThatDoesNotComeBack(t *testing.T) {
 	if len(out.Blocks) > 1 || len(out.Problems) == 0 {
 		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
 	}
-	if text := out.Problems[0].Text; !strings.Contains(text, "did not come back after its restart") || !strings.HasSuffix(text, "(exit status 7)") {
+	if text := out.Problems[0].Text; !strings.Contains(text, "did not come back after its restart") ||
+		!strings.HasSuffix(text, "(exit status 7)") {
 		t.Errorf("the problem is %q", text)
 	}
 }

@@ -161,7 +161,13 @@ func (r *reviews) answered(p recorder.Point, verb string, took time.Duration) {
 func (r *reviews) soFar() (t tallies) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t = tallies{Arrived: map[recorder.Point]map[string]int64{}, Settled: map[recorder.Point]map[string]int64{}, Timeline: slices.Clone(r.Timeline), ChecksAtOnce: r.ChecksAtOnce, RequestsAtOnce: r.RequestsAtOnce}
+	t = tallies{
+		Arrived:        map[recorder.Point]map[string]int64{},
+		Settled:        map[recorder.Point]map[string]int64{},
+		Timeline:       slices.Clone(r.Timeline),
+		ChecksAtOnce:   r.ChecksAtOnce,
+		RequestsAtOnce: r.RequestsAtOnce,
+	}
 	for point, verbs := range r.Arrived {
 		t.Arrived[point], t.Settled[point] = maps.Clone(verbs), maps.Clone(r.Settled[point])
 	}
@@ -186,7 +192,12 @@ func countReviews(arrived map[recorder.Point]map[string]int64, cached bool) (lis
 		mode, _ := scenarios.ImpersonationMode(verb)
 		for decision, count := range decisions {
 			if count != 0 {
-				list = append(list, run.ReviewCount{ReviewKind: run.ReviewKind{Mode: cmp.Or(mode, run.RequestMode), Verb: verb, Decision: decision}, Count: count})
+				list = append(list,
+					run.ReviewCount{
+						ReviewKind: run.ReviewKind{Mode: cmp.Or(mode, run.RequestMode), Verb: verb, Decision: decision},
+						Count:      count,
+					},
+				)
 			}
 		}
 	}

@@ -14,11 +14,24 @@ import (
 // for watches.
 func TestCountServed(t *testing.T) {
 	at := func(part, verb, resource, scope, bound string, value float64) sample {
-		return sample{server.ObjectivesMetric + part, model.Metric{"verb": model.LabelValue(verb), "resource": model.LabelValue(resource), "scope": model.LabelValue(scope), "le": model.LabelValue(bound)}, value}
+		return sample{
+			server.ObjectivesMetric + part,
+			model.Metric{
+				"verb":     model.LabelValue(verb),
+				"resource": model.LabelValue(resource),
+				"scope":    model.LabelValue(scope),
+				"le":       model.LabelValue(bound),
+			},
+			value,
+		}
 	}
 	got := countServed([]sample{
-		at("_bucket", "LIST", "pods", "cluster", "0.05", 7), at("_bucket", "LIST", "pods", "cluster", "+Inf", 9), at("_count", "LIST", "pods", "cluster", "", 9),
-		at("_count", "WATCH", "pods", "cluster", "", 5), at("_count", "LIST", "leases", "cluster", "", 100), at("_sum", "LIST", "pods", "cluster", "", 3),
+		at("_bucket", "LIST", "pods", "cluster", "0.05", 7),
+		at("_bucket", "LIST", "pods", "cluster", "+Inf", 9),
+		at("_count", "LIST", "pods", "cluster", "", 9),
+		at("_count", "WATCH", "pods", "cluster", "", 5),
+		at("_count", "LIST", "leases", "cluster", "", 100),
+		at("_sum", "LIST", "pods", "cluster", "", 3),
 		at("_count", "POST", "selfsubjectaccessreviews", "resource", "", 2),
 	})
 	want := []run.ServedRequests{

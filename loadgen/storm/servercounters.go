@@ -16,8 +16,20 @@ import (
 	"github.com/authzconf/authzconf/verdicts"
 )
 
-var scraped = []string{server.ProcessStartMetric, authorizationAttempts, webhookEvaluations, flowControl + "rejected_requests_total", flowControl + "dispatched_requests_total", flowControl + "request_wait_duration_seconds",
-	decisions, "go_memstats_alloc_bytes_total", heapSys, "go_gc_duration_seconds", cpuSeconds, server.ObjectivesMetric}
+var scraped = []string{
+	server.ProcessStartMetric,
+	authorizationAttempts,
+	webhookEvaluations,
+	flowControl + "rejected_requests_total",
+	flowControl + "dispatched_requests_total",
+	flowControl + "request_wait_duration_seconds",
+	decisions,
+	"go_memstats_alloc_bytes_total",
+	heapSys,
+	"go_gc_duration_seconds",
+	cpuSeconds,
+	server.ObjectivesMetric,
+}
 
 // These are the API server's own counters by which a block is measured. Access reviews are counted in reviews.go.
 const (

@@ -131,8 +131,14 @@ func (r *runner) options(name profile.Server, join *server.Server) server.Option
 		return r.Existing
 	}
 	o := server.Options{
-		Cell:    verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: name.Gate()},
-		Release: r.Release, Binaries: r.Binaries, NodeImage: r.NodeImage, NoAudit: true, KeepMetrics: []string{server.ObjectivesMetric}, Join: join, Cached: r.Profile.Authorizer.Cache,
+		Cell:        verdicts.Cell{Name: string(name), Provider: r.Provider, Kubernetes: r.Release.Version, Gate: name.Gate()},
+		Release:     r.Release,
+		Binaries:    r.Binaries,
+		NodeImage:   r.NodeImage,
+		NoAudit:     true,
+		KeepMetrics: []string{server.ObjectivesMetric},
+		Join:        join,
+		Cached:      r.Profile.Authorizer.Cache,
 	}
 	if r.recorder != nil {
 		o.Elsewhere = r.recorder

@@ -16,7 +16,15 @@ import (
 // was not as predicted, and that no further request is sent.
 func TestSearchEndedByTheUser(t *testing.T) {
 	a := side("associated-node", profile.GateOnServer)
-	r := newRunner(Options{Profile: burst(profile.Comparison{Name: "aa", A: a, B: a}), Release: newest(), Binaries: &local.Binaries{}, Seed: 1, Shards: 1})
+	r := newRunner(
+		Options{
+			Profile:  burst(profile.Comparison{Name: "aa", A: a, B: a}),
+			Release:  newest(),
+			Binaries: &local.Binaries{},
+			Seed:     1,
+			Shards:   1,
+		},
+	)
 	r.out.Blocks = append(r.out.Blocks, run.Block{})
 	var sends []pacer.Send
 	for i := range 3 * shownRequests {

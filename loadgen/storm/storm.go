@@ -93,8 +93,15 @@ func Execute(ctx context.Context, o Options) (*run.Run, error) {
 
 func newRunner(o Options) *runner {
 	r := &runner{
-		Options: o, servers: map[profile.Server]*controlPlane{}, last: map[profile.Side]time.Time{}, plan: orderBlocks(o.Profile, o.Seed),
-		shrunk: map[profile.Side]bool{}, idle: map[profile.Server]map[string]run.Cost{}, background: map[profile.Server]int64{}, held: map[profile.Server]heldSince{}, webhookCalls: map[profile.Server]int64{},
+		Options:      o,
+		servers:      map[profile.Server]*controlPlane{},
+		last:         map[profile.Side]time.Time{},
+		plan:         orderBlocks(o.Profile, o.Seed),
+		shrunk:       map[profile.Side]bool{},
+		idle:         map[profile.Server]map[string]run.Cost{},
+		background:   map[profile.Server]int64{},
+		held:         map[profile.Server]heldSince{},
+		webhookCalls: map[profile.Server]int64{},
 	}
 	r.Provider = cmp.Or(r.Provider, providers.Default())
 	if r.Say == nil {
@@ -220,9 +227,19 @@ func (r *runner) populate(ctx context.Context, s *controlPlane) (err error) {
 func (o *Options) newRun() *run.Run {
 	p := o.Profile
 	return &run.Run{
-		Profile: p.Name, Seed: o.Seed, Agents: p.Agents(), Population: describePopulation(p), Authorizer: p.Authorizer.Text(p.WebhookDelay), Steady: p.Steady(),
-		Pairs: p.Pairs, Starts: p.Starts, Shards: o.Shards, Engine: o.Engine,
-		Started: time.Now().UTC(), Machine: inspectMachine(), Problems: []run.Problem{},
+		Profile:    p.Name,
+		Seed:       o.Seed,
+		Agents:     p.Agents(),
+		Population: describePopulation(p),
+		Authorizer: p.Authorizer.Text(p.WebhookDelay),
+		Steady:     p.Steady(),
+		Pairs:      p.Pairs,
+		Starts:     p.Starts,
+		Shards:     o.Shards,
+		Engine:     o.Engine,
+		Started:    time.Now().UTC(),
+		Machine:    inspectMachine(),
+		Problems:   []run.Problem{},
 	}
 }
 

@@ -78,7 +78,11 @@ func TestExecuteAlone(t *testing.T) { expectForetold(t, 1) }
 func expectForetold(t *testing.T, shards int) {
 	t.Helper()
 	p := burst(
-		profile.Comparison{Name: "cold", A: side("legacy-gate-off", profile.GateOffServer), B: side("associated-node-cold", profile.GateOnServer)},
+		profile.Comparison{
+			Name: "cold",
+			A:    side("legacy-gate-off", profile.GateOffServer),
+			B:    side("associated-node-cold", profile.GateOnServer),
+		},
 		profile.Comparison{Name: "user-info", A: side("deputy-legacy", profile.GateOffServer), B: side("deputy", profile.GateOnServer)},
 		profile.Comparison{Name: "denied", A: side("denied", profile.GateOffServer), B: side("denied", profile.GateOnServer)},
 	)
@@ -129,7 +133,9 @@ func TestFinding(t *testing.T) {
 		t.Fatalf("%d blocks, problems %v", len(out.Blocks), out.Problems)
 	}
 	s := out.Blocks[0].Smallest
-	if s == nil || s.Count != 1 || len(s.Requests) != 1 || !strings.Contains(s.Text, "legacy impersonate NoOpinion: 1 reviews, predicted 1") && !strings.Contains(s.Text, "arbitrary-node impersonate-on:arbitrary-node:list NoOpinion: 1 reviews, predicted none") {
+	if s == nil || s.Count != 1 || len(s.Requests) != 1 ||
+		!strings.Contains(s.Text, "legacy impersonate NoOpinion: 1 reviews, predicted 1") &&
+			!strings.Contains(s.Text, "arbitrary-node impersonate-on:arbitrary-node:list NoOpinion: 1 reviews, predicted none") {
 		t.Errorf("the smallest schedule: %+v", s)
 	}
 	if list, why := out.Blocks[1].ComparePrediction(); len(list) == 0 || why != "" || out.Blocks[1].Smallest != nil {
@@ -199,7 +205,9 @@ func TestTokensRevoked(t *testing.T) {
 				admin, _ := r.servers[profile.GateOffServer].credentials()
 				client, err := kubernetes.NewForConfig(admin)
 				if err == nil {
-					err = client.CoreV1().ServiceAccounts("storm-none").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+					err = client.CoreV1().
+						ServiceAccounts("storm-none").
+						DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 				}
 				if err != nil {
 					t.Error(err)
@@ -226,7 +234,8 @@ func TestTokensRevoked(t *testing.T) {
 
 func TestUnaccepted(t *testing.T) {
 	got := findUnaccepted(&run.Block{Answers: map[string]int64{"200": 5, "401": 2, "tls": 1, "403": 7}})
-	if len(got) != 2 || !strings.HasPrefix(got[0], "2 requests were answered 401") || !strings.HasPrefix(got[1], "1 requests failed in TLS") {
+	if len(got) != 2 || !strings.HasPrefix(got[0], "2 requests were answered 401") ||
+		!strings.HasPrefix(got[1], "1 requests failed in TLS") {
 		t.Errorf("%q", got)
 	}
 	if got := findUnaccepted(&run.Block{Answers: map[string]int64{"200": 5, "403": 7}}); len(got) > 0 {
@@ -299,13 +308,21 @@ func TestUnreconciled(t *testing.T) {
 				{ReviewKind: run.ReviewKind{Mode: "associated-node", Verb: "impersonate:associated-node", Decision: "NoOpinion"}, Count: 2},
 				{ReviewKind: run.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: 3},
 			},
-			Attempts: []run.AttemptCount{{Mode: "legacy", Decision: "allowed", Count: 3}, {Mode: "associated-node", Decision: "denied", Count: 2}},
+			Attempts: []run.AttemptCount{
+				{Mode: "legacy", Decision: "allowed", Count: 3},
+				{Mode: "associated-node", Decision: "denied", Count: 2},
+			},
 		}
 	}
 	if got := reconcile(block(), 8, counterFacts{attempts: true}); len(got) != 0 {
 		t.Errorf("what agrees: %v", got)
 	}
-	if got := reconcile(block(), 9, counterFacts{attempts: true}); len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
+	if got := reconcile(
+		block(),
+		9,
+		counterFacts{attempts: true},
+	); len(got) != 1 ||
+		got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
 		t.Errorf("one more sent: %v", got)
 	}
 	// A review that the server gave up may be in both counts, or in one of them.
@@ -318,7 +335,12 @@ func TestUnreconciled(t *testing.T) {
 	}
 	b := block()
 	b.Attempts[0].Count = 2
-	if got := reconcile(b, 8, counterFacts{attempts: true}); len(got) != 1 || !strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
+	if got := reconcile(
+		b,
+		8,
+		counterFacts{attempts: true},
+	); len(got) != 1 ||
+		!strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
 		t.Errorf("one less counted: %v", got)
 	}
 	b = block()
@@ -352,15 +374,20 @@ func TestGivenUp(t *testing.T) {
 	}
 	b := &run.Block{Reviews: []run.ReviewCount{{ReviewKind: run.ReviewKind{Mode: "request", Verb: "list", Decision: "Allow"}, Count: 4667}}}
 	addMetrics(b, []sample{
-		evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 28), evaluations("recorder-front", "timeout", 1),
-		evaluations("recorder-back", "success", 7), evaluations("recorder-back", "error", 2), evaluations("another", "error", 9),
+		evaluations("recorder-front", "success", 4660),
+		evaluations("recorder-front", "canceled", 28),
+		evaluations("recorder-front", "timeout", 1),
+		evaluations("recorder-back", "success", 7),
+		evaluations("recorder-back", "error", 2),
+		evaluations("another", "error", 9),
 	}, counterFacts{})
 	if b.GivenUp != 31 || len(b.Unreconciled) > 0 {
 		t.Errorf("%d given up, %v", b.GivenUp, b.Unreconciled)
 	}
 	b.GivenUp, b.Reviews[0].Count = 0, 4657
 	addMetrics(b, []sample{evaluations("recorder-front", "success", 4660), evaluations("recorder-front", "canceled", 2)}, counterFacts{})
-	if want := "the recorder received 4657 reviews, the API server says it sent 4662, and gave up 2"; len(b.Unreconciled) != 1 || b.Unreconciled[0] != want {
+	if want := "the recorder received 4657 reviews, the API server says it sent 4662, and gave up 2"; len(b.Unreconciled) != 1 ||
+		b.Unreconciled[0] != want {
 		t.Errorf("one less than had an answer: %v", b.Unreconciled)
 	}
 }

@@ -11,8 +11,21 @@ func Factors() []Factor { return slices.Clone(factors[:]) }
 // TestFactors says that the file names the factors in the order of the constants.
 func TestFactors(t *testing.T) {
 	names := map[int]string{
-		wanted: "wanted", requestor: "requestor", uid: "uid", groups: "groups", extra: "extra", mode: "mode", action: "action",
-		identity: "identity", legacy: "legacy", request: "request", selector: "selector", rights: "rights", sequence: "sequence", change: "change", audit: "audit",
+		wanted:    "wanted",
+		requestor: "requestor",
+		uid:       "uid",
+		groups:    "groups",
+		extra:     "extra",
+		mode:      "mode",
+		action:    "action",
+		identity:  "identity",
+		legacy:    "legacy",
+		request:   "request",
+		selector:  "selector",
+		rights:    "rights",
+		sequence:  "sequence",
+		change:    "change",
+		audit:     "audit",
 	}
 	for f, name := range names {
 		if factors[f].Name != name || len(factors[f].Levels) < 2 {

@@ -73,7 +73,11 @@ func permission(verbs []string, r scenarios.Request) scenarios.Grant {
 	if r.Path != "" {
 		return scenarios.Grant{Verbs: verbs, NonResourceURLs: []string{r.Path}}
 	}
-	return scenarios.Grant{Verbs: verbs, APIGroups: []string{r.APIGroup}, Resources: []string{scenarios.FullResource(r.Resource, r.Subresource)}}
+	return scenarios.Grant{
+		Verbs:     verbs,
+		APIGroups: []string{r.APIGroup},
+		Resources: []string{scenarios.FullResource(r.Resource, r.Subresource)},
+	}
 }
 
 func (b *builder) action(modes []string, r scenarios.Request, first bool) {
@@ -105,7 +109,13 @@ func (b *builder) action(modes []string, r scenarios.Request, first bool) {
 		g.Namespace = elsewhere
 	case "other-verb":
 		for i := range g.Verbs {
-			g.Verbs[i] = pick(b.rng, "impersonate-on:"+modes[i]+":*", "impersonate-on:"+modes[i]+":bind", "impersonate-on:"+modes[i], r.Verb)
+			g.Verbs[i] = pick(
+				b.rng,
+				"impersonate-on:"+modes[i]+":*",
+				"impersonate-on:"+modes[i]+":bind",
+				"impersonate-on:"+modes[i],
+				r.Verb,
+			)
 		}
 	}
 	if r.Path != "" { // paths have neither names nor namespaces

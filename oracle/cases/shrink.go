@@ -86,7 +86,18 @@ func simplifyRequests(s *scenarios.Scenario) (out []*scenarios.Scenario) {
 }
 
 // optional are the fields that can be left out as a whole, and those whose entries can.
-var optional = []string{"grants", "impersonate", "uid", "groups", "extra", "fieldSelector", "labelSelector", "subresource", "namespace", "resourceNames"}
+var optional = []string{
+	"grants",
+	"impersonate",
+	"uid",
+	"groups",
+	"extra",
+	"fieldSelector",
+	"labelSelector",
+	"subresource",
+	"namespace",
+	"resourceNames",
+}
 
 // removeOne returns the values with one thing less in them, what holds most of them first: an entry of a list that has
 // others, a field that is optional, or any field of a mapping whose fields all are.

@@ -48,7 +48,12 @@ func tree(t *testing.T, dir string) map[string]string {
 }
 
 func TestWrite(t *testing.T) {
-	files := map[string][]byte{"certification.yaml": []byte(marker + "new: 1\n"), "summary.md": []byte("new"), "badge-core.svg": []byte("new"), "cases/b/case-2.yaml": []byte("new")}
+	files := map[string][]byte{
+		"certification.yaml":  []byte(marker + "new: 1\n"),
+		"summary.md":          []byte("new"),
+		"badge-core.svg":      []byte("new"),
+		"cases/b/case-2.yaml": []byte("new"),
+	}
 	earlier := map[string]string{"certification.yaml": marker, "summary.md": "old", "badge-robust.svg": "old", "cases/a/case-1.yaml": "old"}
 	for _, c := range []struct {
 		name string

@@ -26,7 +26,12 @@ func TestInput(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		pipe: "", small: "", big: "larger than 128 MiB", "/dev/zero": "larger than 128 MiB", dir: "is a directory", dir + "/no": "no such file",
+		pipe:        "",
+		small:       "",
+		big:         "larger than 128 MiB",
+		"/dev/zero": "larger than 128 MiB",
+		dir:         "is a directory",
+		dir + "/no": "no such file",
 	} {
 		_, err := Input(path)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -251,7 +251,9 @@ func countReviews(s *scenarios.Scenario) string {
 	var counts []string
 	for _, step := range s.Steps {
 		if step.Expect != nil && step.Expect.Reviews != nil {
-			counts = append(counts, fmt.Sprint(seq.Sum(step.Expect.Reviews, func(r scenarios.Review) int { return max(1, len(r.Unordered)) })))
+			counts = append(counts,
+				fmt.Sprint(seq.Sum(step.Expect.Reviews, func(r scenarios.Review) int { return max(1, len(r.Unordered)) })),
+			)
 		}
 	}
 	return path.Base(path.Dir(s.ID)) + "/" + path.Base(s.ID) + " " + strings.Join(counts, " then ")

@@ -109,8 +109,10 @@ func TestGA(t *testing.T) {
 		"not run":        {Source{Report: run(verdicts.NotSupported), Set: set}, []string{"Of 34 criteria and questions, 0 are answered, 0 in part, and 34 are not"}, "[1]"},
 		"does not count": {Source{Report: run(verdicts.Passed), Set: set, Problem: "was changed"}, []string{"**does not count**, was changed", "0 are answered"}, "[1]"},
 		"a surface": {Source{Report: &reports.Report{Product: "surface", Groups: []reports.Group{{
-			Name: "gate-on", Cell: &verdicts.Cell{Provider: "local", Gate: scenarios.GateOn}, Witness: &reports.Witness{GitVersion: "v1.37.1"},
-			Cases: []reports.Result{{Case: "api-types", Verdict: verdicts.Passed, Details: []string{"78 documents"}}},
+			Name:    "gate-on",
+			Cell:    &verdicts.Cell{Provider: "local", Gate: scenarios.GateOn},
+			Witness: &reports.Witness{GitVersion: "v1.37.1"},
+			Cases:   []reports.Result{{Case: "api-types", Verdict: verdicts.Passed, Details: []string{"78 documents"}}},
 		}}}}, []string{"v1.37.1, gate on, api-types: passed. 78 documents [1]"}, "flags: passed"},
 		"a storm": {Source{Loads: []string{"p99 4 ms"}}, []string{"p99 4 ms [1]"}, "v1.37.1"},
 	} {
@@ -144,7 +146,9 @@ func TestSwitches(t *testing.T) {
 		stage("3", scenarios.GateOff, verdicts.Failed), stage("4", scenarios.GateOn, verdicts.Passed),
 	}}}
 	answers := s.Switches()
-	if len(answers) != 2 || !strings.Contains(answers[0].Answer, "On stage 3 (") || !strings.Contains(answers[0].Answer, "0 of 1 cases passed") || !strings.Contains(answers[1].Answer, "On stage 4 (") {
+	if len(answers) != 2 || !strings.Contains(answers[0].Answer, "On stage 3 (") ||
+		!strings.Contains(answers[0].Answer, "0 of 1 cases passed") ||
+		!strings.Contains(answers[1].Answer, "On stage 4 (") {
 		t.Errorf("%+v", answers)
 	}
 	for i := range s.Report.Groups {

@@ -183,7 +183,11 @@ func CheckAppendable(path string) error {
 		return err
 	}
 	if len(data) > 0 && !bytes.HasSuffix(data, []byte("\n")) {
-		return fmt.Errorf("%s:%d: the last line has no end; remove it: a run that was interrupted may have left it", path, bytes.Count(data, []byte("\n"))+1)
+		return fmt.Errorf(
+			"%s:%d: the last line has no end; remove it: a run that was interrupted may have left it",
+			path,
+			bytes.Count(data, []byte("\n"))+1,
+		)
 	}
 	if _, err := Read(path, bytes.NewReader(data)); err != nil {
 		return err

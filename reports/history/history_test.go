@@ -20,8 +20,12 @@ var end = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 // newReport returns a report that was made a number of days before the end.
 func newReport(daysAgo int, results ...reports.Result) *reports.Report {
 	r := &reports.Report{
-		Product: "conformance", SuiteVersion: "v1", Seed: int64(daysAgo), Finished: end.AddDate(0, 0, -daysAgo), Record: record.Head{Digest: "abc"},
-		Groups: []reports.Group{{Name: "1.37-gate-on", Witness: &reports.Witness{GitVersion: "v1.37.1"}, Cases: results}},
+		Product:      "conformance",
+		SuiteVersion: "v1",
+		Seed:         int64(daysAgo),
+		Finished:     end.AddDate(0, 0, -daysAgo),
+		Record:       record.Head{Digest: "abc"},
+		Groups:       []reports.Group{{Name: "1.37-gate-on", Witness: &reports.Witness{GitVersion: "v1.37.1"}, Cases: results}},
 	}
 	r.Conclude()
 	return r
@@ -133,13 +137,15 @@ func TestFlakes(t *testing.T) {
 		"no runs":                  {nil, 14 * day, 0, 0, 0, false, false},
 	} {
 		f := Find(test.entries, Window{Until: end, Since: test.since, MaxGap: 2 * day})
-		if len(f.Flaky) != test.flaky || len(f.Failing) != test.failing || len(f.Known) != test.known || f.Free() != test.free || f.Covered != test.covered {
+		if len(f.Flaky) != test.flaky || len(f.Failing) != test.failing || len(f.Known) != test.known || f.Free() != test.free ||
+			f.Covered != test.covered {
 			t.Errorf("%s: got %+v", name, f)
 		}
 	}
 	f := Find(runs(pass, fail, pass, fail, pass), Window{Until: end, Since: 4 * day, MaxGap: 2 * day})
 	got := f.Flaky[0]
-	if got.Runs != 5 || got.NotPassed != 2 || got.Seed != 1 || !got.Last.Equal(end.AddDate(0, 0, -1)) || !got.First.Equal(end.AddDate(0, 0, -3)) {
+	if got.Runs != 5 || got.NotPassed != 2 || got.Seed != 1 || !got.Last.Equal(end.AddDate(0, 0, -1)) ||
+		!got.First.Equal(end.AddDate(0, 0, -3)) {
 		t.Errorf("got %+v", got)
 	}
 	if f.Runs != 5 || f.Days != 5 || f.Cases != 2 || f.Verdicts != 10 || f.LongestGap != day.Seconds() {

@@ -69,7 +69,30 @@ func joinParts(parts []markdownPart, length int) string {
 	return b.String()
 }
 
-var markdownEscapes = strings.NewReplacer("\\", "\\\\", "|", "\\|", "*", "\\*", "_", "\\_", "`", "\\`", "<", "&lt;", "[", "\\[", "#", "\\#", "~", "\\~", "\r", " ", "\n", " ")
+var markdownEscapes = strings.NewReplacer(
+	"\\",
+	"\\\\",
+	"|",
+	"\\|",
+	"*",
+	"\\*",
+	"_",
+	"\\_",
+	"`",
+	"\\`",
+	"<",
+	"&lt;",
+	"[",
+	"\\[",
+	"#",
+	"\\#",
+	"~",
+	"\\~",
+	"\r",
+	" ",
+	"\n",
+	" ",
+)
 
 // escapeMarkdown returns text on one line in which nothing is markup.
 func escapeMarkdown(s string) string { return markdownEscapes.Replace(s) }
@@ -116,7 +139,14 @@ func listMarkdown(lines []string) string {
 func summarizeOutcome(r *reports.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# authzconf %s: %s\n\n", escapeMarkdown(r.Product), escapeMarkdown(string(r.Outcome.Result)))
-	fmt.Fprintf(&b, "%s, %s. Suite %s, seed %d.\n", escapeMarkdown(describeSubject(r.Subject)), describeSize(r), escapeMarkdown(r.SuiteVersion), r.Seed)
+	fmt.Fprintf(
+		&b,
+		"%s, %s. Suite %s, seed %d.\n",
+		escapeMarkdown(describeSubject(r.Subject)),
+		describeSize(r),
+		escapeMarkdown(r.SuiteVersion),
+		r.Seed,
+	)
 	if len(r.Outcome.NotCovered) > 0 {
 		fmt.Fprintf(&b, "\nNot judged in any group: %s.\n", shortenMarkdown(strings.Join(r.Outcome.NotCovered, "; ")))
 	}

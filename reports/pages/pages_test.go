@@ -198,7 +198,17 @@ func TestPageIsReadableWithoutScript(t *testing.T) {
 	if n := strings.Count(page[strings.Index(page, "</style>"):strings.LastIndex(page, "<script>")], " hidden"); n != 1 {
 		t.Errorf("%d elements are hidden", n)
 	}
-	order := []string{"<h1>", "SHA-256 3f3f", `<h2>Failures`, `<h2>Known failing`, `<h2>Results by level`, `<h2>What was judged`, `<h2>All cases`, `<h2>Not judged`, `<h2>How to check`}
+	order := []string{
+		"<h1>",
+		"SHA-256 3f3f",
+		`<h2>Failures`,
+		`<h2>Known failing`,
+		`<h2>Results by level`,
+		`<h2>What was judged`,
+		`<h2>All cases`,
+		`<h2>Not judged`,
+		`<h2>How to check`,
+	}
 	last := 0
 	for _, what := range order {
 		at := strings.Index(page, what)
@@ -242,9 +252,15 @@ func hostileReport(text string) *reports.Report {
 	g.Witness.Programs = []reports.Program{{Name: text, Origin: text, SHA256: text}}
 	g.NotRun = append(g.NotRun, reports.Omission{Case: "left/" + text, Why: text})
 	g.Cases = append(g.Cases, reports.Result{
-		Case: "bad/" + text, Verdict: verdicts.Failed, Reason: text, Blame: verdicts.Blame(text), Details: []string{text}, NotJudged: []string{text},
-		Differences: []verdicts.Difference{{Field: text, Want: text + text, Got: text}}, Evidence: []string{text, "evidence/" + text, "//example.com/" + text},
-		Tables: []reports.Table{{Columns: []string{text}, Rows: []reports.Row{{Cells: []string{text}}}}},
+		Case:        "bad/" + text,
+		Verdict:     verdicts.Failed,
+		Reason:      text,
+		Blame:       verdicts.Blame(text),
+		Details:     []string{text},
+		NotJudged:   []string{text},
+		Differences: []verdicts.Difference{{Field: text, Want: text + text, Got: text}},
+		Evidence:    []string{text, "evidence/" + text, "//example.com/" + text},
+		Tables:      []reports.Table{{Columns: []string{text}, Rows: []reports.Row{{Cells: []string{text}}}}},
 	})
 	r.Conclude()
 	return r

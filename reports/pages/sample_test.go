@@ -16,10 +16,16 @@ import (
 func newReport(product string) *reports.Report {
 	started := time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
 	return &reports.Report{
-		APIVersion: reports.ReportVersion, Kind: reports.ReportKind, Product: product, SuiteVersion: "v0.9.0",
-		Command: []string{"authzconf", product, "--seed", "42"}, Seed: 42, Started: started, Finished: started.Add(47_300 * time.Millisecond),
-		Subject: reports.Subject{Name: "kube-apiserver", Provider: "local"},
-		Record:  record.Head{Entries: 7, Digest: strings.Repeat("3f", 32)},
+		APIVersion:   reports.ReportVersion,
+		Kind:         reports.ReportKind,
+		Product:      product,
+		SuiteVersion: "v0.9.0",
+		Command:      []string{"authzconf", product, "--seed", "42"},
+		Seed:         42,
+		Started:      started,
+		Finished:     started.Add(47_300 * time.Millisecond),
+		Subject:      reports.Subject{Name: "kube-apiserver", Provider: "local"},
+		Record:       record.Head{Entries: 7, Digest: strings.Repeat("3f", 32)},
 	}
 }
 
@@ -27,17 +33,33 @@ func newReport(product string) *reports.Report {
 func newCell(name string, gate scenarios.Gate) reports.Group {
 	digest := strings.Repeat("de9b", 16)
 	return reports.Group{
-		Name:   name,
-		Cell:   &verdicts.Cell{Name: name, Provider: "local", Kubernetes: "1.37.1", Gate: gate},
-		Target: &scenarios.Facts{Kubernetes: "1.37", Binary: "1.37", Gate: gate, Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Metrics}},
+		Name: name,
+		Cell: &verdicts.Cell{Name: name, Provider: "local", Kubernetes: "1.37.1", Gate: gate},
+		Target: &scenarios.Facts{
+			Kubernetes:   "1.37",
+			Binary:       "1.37",
+			Gate:         gate,
+			Capabilities: []scenarios.Capability{scenarios.Reviews, scenarios.Metrics},
+		},
 		Witness: &reports.Witness{
-			GitVersion: "v1.37.1", Platform: "linux/amd64", EmulatedVersion: "1.37", ExpectedGate: gate, GateMetric: gate,
+			GitVersion:       "v1.37.1",
+			Platform:         "linux/amd64",
+			EmulatedVersion:  "1.37",
+			ExpectedGate:     gate,
+			GateMetric:       gate,
 			GateProbe:        &reports.GateProbe{Code: 400, Message: probeAnswer(gate), Gate: gate},
 			AskedAuthorizers: []reports.Authorizer{{Type: "Webhook", Name: "recorder-front"}, {Type: "RBAC", Name: "rbac"}},
-			SeenAuthorizers:  []reports.AuthorizerEvidence{{Authorizer: reports.Authorizer{Type: "Webhook", Name: "recorder-front"}, Evidence: "review 1 of the probe arrived"}, {Authorizer: reports.Authorizer{Type: "RBAC", Name: "rbac"}, Evidence: "apiserver_authorization_decisions_total"}},
-			Programs:         []reports.Program{{Name: "kube-apiserver", Version: "1.37.1", Origin: "official release, digest pinned", SHA256: digest}},
+			SeenAuthorizers: []reports.AuthorizerEvidence{
+				{Authorizer: reports.Authorizer{Type: "Webhook", Name: "recorder-front"}, Evidence: "review 1 of the probe arrived"},
+				{Authorizer: reports.Authorizer{Type: "RBAC", Name: "rbac"}, Evidence: "apiserver_authorization_decisions_total"},
+			},
+			Programs: []reports.Program{
+				{Name: "kube-apiserver", Version: "1.37.1", Origin: "official release, digest pinned", SHA256: digest},
+			},
 		},
-		ReadySeconds: 4.5, WallSeconds: 40.2, Cases: []reports.Result{},
+		ReadySeconds: 4.5,
+		WallSeconds:  40.2,
+		Cases:        []reports.Result{},
 	}
 }
 
@@ -93,8 +115,12 @@ func mixedReport() *reports.Report {
 		)
 	}
 	on.Cases = append(on.Cases, reports.Result{
-		Case: "kep-5284/user-info/extras-in-any-order", Level: scenarios.Extended, Verdict: verdicts.Invalid, Blame: verdicts.BlameEnvironment,
-		Reason: "kube-apiserver died: signal: killed\nlast lines of its log", Details: []string{"it used 3 GiB"},
+		Case:    "kep-5284/user-info/extras-in-any-order",
+		Level:   scenarios.Extended,
+		Verdict: verdicts.Invalid,
+		Blame:   verdicts.BlameEnvironment,
+		Reason:  "kube-apiserver died: signal: killed\nlast lines of its log",
+		Details: []string{"it used 3 GiB"},
 	})
 	off.NotRun = []reports.Omission{{Case: "kep-5284/user-info/extras-in-any-order", Level: scenarios.Extended, Cause: reports.CauseTarget, Why: "needs the gate ConstrainedImpersonation on, the target has it off"}}
 	on.NotRun = []reports.Omission{{Case: "kep-5284/groups/two-groups", Level: scenarios.Core, Cause: reports.CauseUser, Why: "matches --skip"}}
@@ -121,8 +147,15 @@ func diceReport() *reports.Report {
 		}},
 		{Name: "quick", Cases: []reports.Result{{Case: "p99", Verdict: verdicts.Passed, Judged: 1}}},
 	}
-	r.Answers = &reports.Table{Columns: []string{"question", "answer", "how many", "interval", "where it holds"}, Rows: []reports.Row{{Cells: []string{"is the die fair?", "yes", "120,000 throws", "[0.166, 0.168]", "on a table"}}}}
-	r.Figures = []reports.Figure{{Name: "throws", Value: 120_000}, {Name: "median time", Value: 0.01234, Unit: "ms"}, {Name: "p99", Value: 12.345, Unit: "ms"}}
+	r.Answers = &reports.Table{
+		Columns: []string{"question", "answer", "how many", "interval", "where it holds"},
+		Rows:    []reports.Row{{Cells: []string{"is the die fair?", "yes", "120,000 throws", "[0.166, 0.168]", "on a table"}}},
+	}
+	r.Figures = []reports.Figure{
+		{Name: "throws", Value: 120_000},
+		{Name: "median time", Value: 0.01234, Unit: "ms"},
+		{Name: "p99", Value: 12.345, Unit: "ms"},
+	}
 	r.Sections = []reports.Section{{
 		ID: "latency", Title: "Latency by rate", Text: []string{"The time from `throw` to rest. It grows with the rate."},
 		Tables: []reports.Table{{
@@ -130,7 +163,10 @@ func diceReport() *reports.Report {
 			Rows: []reports.Row{{Cells: []string{"100", "1.2", "3.4"}}, {Cells: []string{"200", "1.3", "9.8"}, Verdict: verdicts.Failed}},
 		}},
 		Plots: []statistics.Plot{{Title: "Time over rate", Chart: &statistics.Chart{
-			Label: "time over rate", Height: 240, X: statistics.Axis{Label: "throws per second"}, Y: statistics.Axis{Label: "ms", Zero: true},
+			Label:  "time over rate",
+			Height: 240,
+			X:      statistics.Axis{Label: "throws per second"},
+			Y:      statistics.Axis{Label: "ms", Zero: true},
 			Curves: []statistics.Curve{
 				{Name: "p50", Points: []statistics.Point{{X: 100, Y: 1.2}, {X: 200, Y: 1.3}}},
 				{Name: "p99", Points: []statistics.Point{{X: 100, Y: 3.4}, {X: 200, Y: 9.8}}},
@@ -154,7 +190,14 @@ func largeReport(cells, cases int, failing func(cell, i int) bool) *reports.Repo
 			case failing(c, i):
 				g.Cases = append(g.Cases, fail(g.Name, name, levels[i%4]))
 			case i%7 == c%2:
-				g.NotRun = append(g.NotRun, reports.Omission{Case: name, Level: levels[i%4], Cause: reports.CauseTarget, Why: "needs the gate ConstrainedImpersonation, the target has it otherwise"})
+				g.NotRun = append(g.NotRun,
+					reports.Omission{
+						Case:  name,
+						Level: levels[i%4],
+						Cause: reports.CauseTarget,
+						Why:   "needs the gate ConstrainedImpersonation, the target has it otherwise",
+					},
+				)
 			default:
 				passed := pass(name, levels[i%4])
 				passed.Evidence = []string{"evidence/" + g.Name + "/" + name + ".json"}

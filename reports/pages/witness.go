@@ -146,7 +146,9 @@ func (c *card) addFeatureGate(w *reports.Witness) {
 		return
 	}
 	g := w.FeatureGate
-	c.Rows = append(c.Rows, witnessRow{"Gate " + g.Name, string(g.Expected), cmp.Or(string(g.Metric), "nothing"), "kubernetes_feature_enabled"})
+	c.Rows = append(c.Rows,
+		witnessRow{"Gate " + g.Name, string(g.Expected), cmp.Or(string(g.Metric), "nothing"), "kubernetes_feature_enabled"},
+	)
 }
 
 // addSettings adds what the API server has switched off that is on by default.
@@ -203,7 +205,11 @@ func (c *card) addAuthorizers(w *reports.Witness) {
 		return
 	}
 	for i, a := range w.AskedAuthorizers {
-		row := witnessRow{Name: fmt.Sprintf("Authorizer %d", i+1), Asked: strings.TrimSpace(a.Type + " " + a.Name), Seen: "nothing that proves it"}
+		row := witnessRow{
+			Name:  fmt.Sprintf("Authorizer %d", i+1),
+			Asked: strings.TrimSpace(a.Type + " " + a.Name),
+			Seen:  "nothing that proves it",
+		}
 		for _, e := range w.SeenAuthorizers {
 			if e.Authorizer == a {
 				row.Seen, row.Source = "there", e.Evidence

@@ -18,7 +18,16 @@ func TestRedactedAsRead(t *testing.T) {
 		return []verdicts.Observation{{Sent: now, Answered: now, Reviews: []verdicts.Review{{At: now}}, Requests: []verdicts.Observation{{Sent: now, Reviews: []verdicts.Review{{At: now}}}}}}
 	}
 	for _, scenario := range []string{"plain", "Bearer " + secretOpaque, "no \xff text"} {
-		clean, err := RedactedCopy(&verdicts.Evidence{Scenario: scenario, Started: now, Ended: now, Steps: steps(), Control: &verdicts.Evidence{Started: now, Ended: now, Steps: steps()}}, "the evidence")
+		clean, err := RedactedCopy(
+			&verdicts.Evidence{
+				Scenario: scenario,
+				Started:  now,
+				Ended:    now,
+				Steps:    steps(),
+				Control:  &verdicts.Evidence{Started: now, Ended: now, Steps: steps()},
+			},
+			"the evidence",
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

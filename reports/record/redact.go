@@ -34,7 +34,22 @@ var (
 )
 
 // secretFields are fields whose content is always secret.
-var secretFields = []string{"authorization", "proxy-authorization", "cookie", "set-cookie", "token", "access_token", "id-token", "id_token", "refresh-token", "refresh_token", "password", "client-key-data", "clientkeydata", "bearertoken"}
+var secretFields = []string{
+	"authorization",
+	"proxy-authorization",
+	"cookie",
+	"set-cookie",
+	"token",
+	"access_token",
+	"id-token",
+	"id_token",
+	"refresh-token",
+	"refresh_token",
+	"password",
+	"client-key-data",
+	"clientkeydata",
+	"bearertoken",
+}
 
 // secretItem stands for the field of a Secret in a list, which does not state its kind.
 const secretItem = "item of a SecretList"

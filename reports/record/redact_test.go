@@ -14,7 +14,9 @@ var (
 	secretOpaque = "s3cr3t.Opaque-Token_0123456789"
 	secretKey    = "-----BEGIN EC " + "PRIVATE KEY-----\nMHcCAQEEIBfaketestkeyfaketestkeyfaketest\nAAAA==\n-----END EC " + "PRIVATE KEY-----\n"
 	secretData   = base64.StdEncoding.EncodeToString([]byte(secretKey))
-	certificate  = base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIBpubliccertificate\n-----END CERTIFICATE-----\n"))
+	certificate  = base64.StdEncoding.EncodeToString(
+		[]byte("-----BEGIN CERTIFICATE-----\nMIIBpubliccertificate\n-----END CERTIFICATE-----\n"),
+	)
 )
 
 // secretParts must not be found in anything that was written.
@@ -57,7 +59,10 @@ func TestRedact(t *testing.T) {
 // TestHarmless checks that nothing counts as harmless that is redacted when it is read, however deep it is nested in
 // texts.
 func TestHarmless(t *testing.T) {
-	secrets := []any{map[string]any{"kind": "Secret", "data": map[string]any{"a": "x"}}, map[string]any{"items": []any{map[string]any{"data": map[string]any{"a": "x"}}}, "kind": "SecretList"}}
+	secrets := []any{
+		map[string]any{"kind": "Secret", "data": map[string]any{"a": "x"}},
+		map[string]any{"items": []any{map[string]any{"data": map[string]any{"a": "x"}}}, "kind": "SecretList"},
+	}
 	for _, field := range secretFields {
 		secrets = append(secrets, map[string]any{strings.ToUpper(field[:1]) + field[1:]: "x"})
 	}

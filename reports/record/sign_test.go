@@ -118,7 +118,10 @@ func TestKeyFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ParseKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})); err == nil || !strings.Contains(err.Error(), "only Ed25519") {
+	if _, err := ParseKey(
+		pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}),
+	); err == nil ||
+		!strings.Contains(err.Error(), "only Ed25519") {
 		t.Errorf("another algorithm: %v", err)
 	}
 	if _, err := ParseKey([]byte("x")); err == nil || !strings.Contains(err.Error(), "not a key in PEM") {

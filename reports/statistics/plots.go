@@ -205,7 +205,14 @@ func Forest(label, axis string, rows []Row) (string, error) {
 		y := float64(len(rows) - 1 - i)
 		names = append(names, r.Name+strings.Repeat(" ", 1+len(r.Name)/5)) // the letters of the reader's font may be wider
 		if r.Band != nil {
-			band, err := plotter.NewPolygon(plotter.XYs{{X: r.Band.Low, Y: y - 0.35}, {X: r.Band.High, Y: y - 0.35}, {X: r.Band.High, Y: y + 0.35}, {X: r.Band.Low, Y: y + 0.35}})
+			band, err := plotter.NewPolygon(
+				plotter.XYs{
+					{X: r.Band.Low, Y: y - 0.35},
+					{X: r.Band.High, Y: y - 0.35},
+					{X: r.Band.High, Y: y + 0.35},
+					{X: r.Band.Low, Y: y + 0.35},
+				},
+			)
 			if err != nil {
 				return "", err
 			}

@@ -12,7 +12,9 @@ import (
 )
 
 var suite = suites.Register(suites.Suite{
-	Name: "conditional", Prefix: "[sig-auth] Conditional authorization [FeatureGate:ConditionalAuthorization] [Alpha]", Product: conditions.Run,
+	Name:    "conditional",
+	Prefix:  "[sig-auth] Conditional authorization [FeatureGate:ConditionalAuthorization] [Alpha]",
+	Product: conditions.Run,
 })
 
 func TestConditional(t *testing.T) {

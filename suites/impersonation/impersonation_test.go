@@ -12,7 +12,10 @@ import (
 )
 
 var suite = suites.Register(suites.Suite{
-	Name: "impersonation", Prefix: "[sig-auth] Impersonation [FeatureGate:ConstrainedImpersonation] [Beta]", Product: conformance.Product, Arguments: []string{"--suite=impersonation"},
+	Name:      "impersonation",
+	Prefix:    "[sig-auth] Impersonation [FeatureGate:ConstrainedImpersonation] [Beta]",
+	Product:   conformance.Product,
+	Arguments: []string{"--suite=impersonation"},
 })
 
 func TestImpersonation(t *testing.T) {

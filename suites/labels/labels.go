@@ -12,7 +12,10 @@ import (
 func Filter(text string) (func(labels []string) bool, error) {
 	filter, err := types.ParseLabelFilter(text)
 	if err != nil { // the error is a whole page for a terminal
-		return nil, fmt.Errorf("%q cannot be read (expected labels with &&, ||, !, brackets or /regular expression/, such as 'core && !slow')", text)
+		return nil, fmt.Errorf(
+			"%q cannot be read (expected labels with &&, ||, !, brackets or /regular expression/, such as 'core && !slow')",
+			text,
+		)
 	}
 	return filter, nil
 }

@@ -12,7 +12,10 @@ import (
 )
 
 var suite = suites.Register(suites.Suite{
-	Name: "nodes", Prefix: "[sig-auth] [sig-node] Impersonation of nodes [FeatureGate:ConstrainedImpersonation] [Beta]", Product: conformance.Product, Arguments: []string{"--focus=^(kep-5284/nodes|node-agents)/"},
+	Name:      "nodes",
+	Prefix:    "[sig-auth] [sig-node] Impersonation of nodes [FeatureGate:ConstrainedImpersonation] [Beta]",
+	Product:   conformance.Product,
+	Arguments: []string{"--focus=^(kep-5284/nodes|node-agents)/"},
 })
 
 func TestNodes(t *testing.T) {

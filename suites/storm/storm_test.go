@@ -15,7 +15,9 @@ import (
 )
 
 var suite = suites.Register(suites.Suite{
-	Name: "storm", Prefix: "[sig-auth] [sig-scalability] Impersonation under load [FeatureGate:ConstrainedImpersonation] [Beta]", Product: loadgen.Product,
+	Name:    "storm",
+	Prefix:  "[sig-auth] [sig-scalability] Impersonation under load [FeatureGate:ConstrainedImpersonation] [Beta]",
+	Product: loadgen.Product,
 })
 
 // TestMain runs as the recorder or a shard of a storm, if a storm has started this program as one of them.

@@ -12,7 +12,9 @@ import (
 )
 
 var suite = suites.Register(suites.Suite{
-	Name: "upgrade", Prefix: "[sig-auth] Impersonation along upgrades [FeatureGate:ConstrainedImpersonation] [Beta]", Product: upgrade.Product,
+	Name:    "upgrade",
+	Prefix:  "[sig-auth] Impersonation along upgrades [FeatureGate:ConstrainedImpersonation] [Beta]",
+	Product: upgrade.Product,
 })
 
 func TestUpgrade(t *testing.T) {

@@ -125,7 +125,14 @@ func observe(i int, st *scenarios.Step, requestor scenarios.Requestor, at time.T
 		}
 	}
 	if x.Reviews == nil && x.User != nil {
-		final := scenarios.Review{By: scenarios.ByImpersonated, Verb: r.Verb, Version: "v1", Resource: r.Resource, Namespace: r.Namespace, Decision: scenarios.Allow}
+		final := scenarios.Review{
+			By:        scenarios.ByImpersonated,
+			Verb:      r.Verb,
+			Version:   "v1",
+			Resource:  r.Resource,
+			Namespace: r.Namespace,
+			Decision:  scenarios.Allow,
+		}
 		o.Reviews = makeReviews(final, user, impersonated, at)
 	}
 	o.Metrics = makeMetrics(o.Reviews, x, requestor)
@@ -136,11 +143,24 @@ func observe(i int, st *scenarios.Step, requestor scenarios.Requestor, at time.T
 func verdictUser(requestor scenarios.Requestor) scenarios.User {
 	if requestor.ServiceAccount != nil {
 		return scenarios.User{
-			Name: requestor.Username(), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + requestor.ServiceAccount.Namespace, "system:authenticated"},
-			Extra: map[string][]string{"authentication.kubernetes.io/pod-name": {requestor.ServiceAccount.Pod}, "authentication.kubernetes.io/node-name": {requestor.ServiceAccount.Node}},
+			Name: requestor.Username(),
+			Groups: []string{
+				"system:serviceaccounts",
+				"system:serviceaccounts:" + requestor.ServiceAccount.Namespace,
+				"system:authenticated",
+			},
+			Extra: map[string][]string{
+				"authentication.kubernetes.io/pod-name":  {requestor.ServiceAccount.Pod},
+				"authentication.kubernetes.io/node-name": {requestor.ServiceAccount.Node},
+			},
 		}
 	}
-	return scenarios.User{Name: requestor.User, UID: requestor.UID, Groups: append(slices.Clone(requestor.Groups), "system:authenticated"), Extra: requestor.Extra}
+	return scenarios.User{
+		Name:   requestor.User,
+		UID:    requestor.UID,
+		Groups: append(slices.Clone(requestor.Groups), "system:authenticated"),
+		Extra:  requestor.Extra,
+	}
 }
 
 // makeReviews returns one review as it arrives: at both points, or only at the front if an authorizer between them
@@ -152,12 +172,23 @@ func makeReviews(w scenarios.Review, requestor, impersonated scenarios.User, at 
 	} else if strings.Contains(w.Verb, ":associated-node") {
 		u.Extra = map[string][]string{"authentication.kubernetes.io/associated-node-keys": slices.Sorted(maps.Keys(u.Extra))}
 	}
-	spec := authorizationv1.SubjectAccessReviewSpec{User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extraOf[authorizationv1.ExtraValue](u)}
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User:   u.Name,
+		UID:    u.UID,
+		Groups: u.Groups,
+		Extra:  extraOf[authorizationv1.ExtraValue](u),
+	}
 	if w.Path != "" {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: w.Path, Verb: w.Verb}
 	} else {
 		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Namespace: w.Namespace, Verb: w.Verb, Group: w.Group, Version: w.Version, Resource: w.Resource, Subresource: w.Subresource, Name: w.Name,
+			Namespace:   w.Namespace,
+			Verb:        w.Verb,
+			Group:       w.Group,
+			Version:     w.Version,
+			Resource:    w.Resource,
+			Subresource: w.Subresource,
+			Name:        w.Name,
 		}
 		if k, v, ok := strings.Cut(w.FieldSelector, "="); ok {
 			spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{
@@ -215,24 +246,57 @@ func makeMetrics(reviews []verdicts.Review, x *scenarios.Expect, requestor scena
 var aboutWhat = regexp.MustCompile(`^([^. ]+)(?:\.(\S+))?(?: "(.*)")? is forbidden: `)
 
 // makeResponse returns the response with its audit event.
-func makeResponse(x *scenarios.Expect, r *scenarios.Request, user, impersonated scenarios.User, at time.Time) (verdicts.Response, json.RawMessage) {
+func makeResponse(
+	x *scenarios.Expect,
+	r *scenarios.Request,
+	user, impersonated scenarios.User,
+	at time.Time,
+) (verdicts.Response, json.RawMessage) {
 	id := types.UID(fmt.Sprintf("0b4c1f52-6f0e-4a53-9d4a-%012x", at.Sub(Epoch).Milliseconds()))
 	logged := &metav1.Status{Code: 200}
-	resp := verdicts.Response{Code: 200, AuditID: string(id), Body: `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"412"},"items":[]}`}
+	resp := verdicts.Response{
+		Code:    200,
+		AuditID: string(id),
+		Body:    `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"412"},"items":[]}`,
+	}
 	ev := auditv1.Event{
-		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: auditv1.LevelMetadata, AuditID: id,
-		Stage: auditv1.StageResponseComplete, RequestURI: r.URI(), Verb: r.Verb, SourceIPs: []string{"127.0.0.1"}, UserAgent: "authzconf",
-		User:                     authenticationv1.UserInfo{Username: user.Name, UID: user.UID, Groups: user.Groups, Extra: extraOf[authenticationv1.ExtraValue](user)},
-		RequestReceivedTimestamp: metav1.NewMicroTime(at), StageTimestamp: metav1.NewMicroTime(at.Add(2 * time.Millisecond)),
+		TypeMeta:   metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"},
+		Level:      auditv1.LevelMetadata,
+		AuditID:    id,
+		Stage:      auditv1.StageResponseComplete,
+		RequestURI: r.URI(),
+		Verb:       r.Verb,
+		SourceIPs:  []string{"127.0.0.1"},
+		UserAgent:  "authzconf",
+		User: authenticationv1.UserInfo{
+			Username: user.Name,
+			UID:      user.UID,
+			Groups:   user.Groups,
+			Extra:    extraOf[authenticationv1.ExtraValue](user),
+		},
+		RequestReceivedTimestamp: metav1.NewMicroTime(at),
+		StageTimestamp:           metav1.NewMicroTime(at.Add(2 * time.Millisecond)),
 	}
 	if r.Path == "" {
-		ev.ObjectRef = &auditv1.ObjectReference{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name, APIGroup: r.APIGroup, APIVersion: r.APIVersion()}
+		ev.ObjectRef = &auditv1.ObjectReference{
+			Resource:   r.Resource,
+			Namespace:  r.Namespace,
+			Name:       r.Name,
+			APIGroup:   r.APIGroup,
+			APIVersion: r.APIVersion(),
+		}
 	}
 	if x.Outcome == scenarios.Allowed {
-		ev.Annotations = map[string]string{"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": everywhere(cmp.Or(impersonated.Name, user.Name))}
+		ev.Annotations = map[string]string{
+			"authorization.k8s.io/decision": "allow",
+			"authorization.k8s.io/reason":   everywhere(cmp.Or(impersonated.Name, user.Name)),
+		}
 		if impersonated.Name != "" {
 			ev.ImpersonatedUser = &authenticationv1.UserInfo{
-				Username: impersonated.Name, UID: impersonated.UID, Groups: impersonated.Groups, Extra: extraOf[authenticationv1.ExtraValue](impersonated),
+				Username: impersonated.Name,
+				UID:      impersonated.UID,
+				Groups:   impersonated.Groups,
+				Extra:    extraOf[authenticationv1.ExtraValue](impersonated),
 			}
 		}
 	} else {

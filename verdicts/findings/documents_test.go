@@ -138,8 +138,15 @@ func runGit(t *testing.T, dir string, args ...string) []byte {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "git", args...)
 	command.Dir = dir
-	command.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
-		"GIT_AUTHOR_NAME=nobody", "GIT_AUTHOR_EMAIL=nobody@example.com", "GIT_COMMITTER_NAME=nobody", "GIT_COMMITTER_EMAIL=nobody@example.com")
+	command.Env = append(
+		os.Environ(),
+		"GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_AUTHOR_NAME=nobody",
+		"GIT_AUTHOR_EMAIL=nobody@example.com",
+		"GIT_COMMITTER_NAME=nobody",
+		"GIT_COMMITTER_EMAIL=nobody@example.com",
+	)
 	output, err := command.Output()
 	if err != nil {
 		t.Fatalf("git %s: %v: %s", strings.Join(args, " "), err, output)

@@ -77,7 +77,13 @@ func TestFindings(t *testing.T) {
 		proved := f.State == FixProved && f.Fix != "" && f.Cost != "" && len(f.Mends()) == len(f.Scenarios)+len(f.Turns)
 		said := f.State == Documentation && f.Fix == "" && len(f.Mends()) == 0
 		if fixed && !proved || !fixed && !said {
-			t.Errorf("%s: state %q, fix %q and %d mended scenarios do not go with docs/findings/patches", f.ID, f.State, f.Fix, len(f.Mends()))
+			t.Errorf(
+				"%s: state %q, fix %q and %d mended scenarios do not go with docs/findings/patches",
+				f.ID,
+				f.State,
+				f.Fix,
+				len(f.Mends()),
+			)
 		}
 		if _, err := os.Stat(filepath.Join(pages, "patches", f.Patch)); err != nil {
 			t.Errorf("%s: %v", f.ID, err)
@@ -185,7 +191,17 @@ func TestCauses(t *testing.T) {
 		for _, c := range f.Cause {
 			module, file, _ := strings.Cut(c.File, "/")
 			if _, known := folders[module]; !known {
-				list := exec.CommandContext(t.Context(), "go", "list", "-mod=mod", "-modfile=clusters/local/versions/kubernetes-1.37.mod", "-m", "-f", "{{.Dir}}", "k8s.io/"+module)
+				list := exec.CommandContext(
+					t.Context(),
+					"go",
+					"list",
+					"-mod=mod",
+					"-modfile=clusters/local/versions/kubernetes-1.37.mod",
+					"-m",
+					"-f",
+					"{{.Dir}}",
+					"k8s.io/"+module,
+				)
 				list.Dir = "../.."
 				out, _ := list.Output()
 				folders[module] = strings.TrimSpace(string(out))
@@ -315,7 +331,14 @@ func errataPage(t *testing.T) string {
 		if len(patches) > 0 {
 			madeBy = ", which these patches make: " + strings.Join(patches, ", ")
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n[The text that was read](%s); %d edits%s.\n\n| where | says | should say | shown by |\n|---|---|---|---|\n", e.Document, e.Text, len(e.Edits), madeBy)
+		fmt.Fprintf(
+			&b,
+			"\n## %s\n\n[The text that was read](%s); %d edits%s.\n\n| where | says | should say | shown by |\n|---|---|---|---|\n",
+			e.Document,
+			e.Text,
+			len(e.Edits),
+			madeBy,
+		)
 		for _, edit := range e.Edits {
 			shown := shownBy(t, set, fmt.Sprintf("%s: %q", e.Document, edit.Says), edit.Scenarios)
 			if edit.Path != "" {
@@ -335,18 +358,35 @@ func TestPages(t *testing.T) {
 	all, _ := loadAll(t)
 	page := template.Must(template.New("page").Parse(pageText))
 	var index strings.Builder
-	index.WriteString("# Findings\n\nDefects of API servers and documents that scenarios have shown, each a report to their maintainers. Where the *fix is proved*, the page has a [patch](patches/kubernetes) with a test, and otherwise the sentence that the *documentation* needs. [divergences.md](../divergences.md) has all places where documents and servers differ. The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n```sh\nauthzconf reproduce ID       # on the newest kube-apiserver; --kubernetes V chooses another version\nTEST_ASSET_KUBE_APISERVER=./kube-apiserver authzconf reproduce ID    # on yours\nmake fixed FINDING=ID        # on one with the patch\nmake fixes                   # Kubernetes' tests and the whole suite with each patch\n```\n\n")
+	index.WriteString(
+		"# Findings\n\nDefects of API servers and documents that scenarios have shown, each a report to their maintainers. Where the *fix is proved*, the page has a [patch](patches/kubernetes) with a test, and otherwise the sentence that the *documentation* needs. [divergences.md](../divergences.md) has all places where documents and servers differ. The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n```sh\nauthzconf reproduce ID       # on the newest kube-apiserver; --kubernetes V chooses another version\nTEST_ASSET_KUBE_APISERVER=./kube-apiserver authzconf reproduce ID    # on yours\nmake fixed FINDING=ID        # on one with the patch\nmake fixes                   # Kubernetes' tests and the whole suite with each patch\n```\n\n",
+	)
 	tried := readTried(t, all)
 	minors := slices.Sorted(maps.Keys(tried.Servers))
-	fmt.Fprintf(&index, "For each version (kube-apiserver %s) the table has what `authzconf reproduce` reported, which a [test](../../cmd/authzconf/reproduce_test.go) repeats every night: the finding %s (yes), %s (no), or is %s; – where there is no such feature. ",
-		strings.Join(slices.Sorted(maps.Values(tried.Servers)), ", "), Happens, Gone, Unclear)
+	fmt.Fprintf(
+		&index,
+		"For each version (kube-apiserver %s) the table has what `authzconf reproduce` reported, which a [test](../../cmd/authzconf/reproduce_test.go) repeats every night: the finding %s (yes), %s (no), or is %s; – where there is no such feature. ",
+		strings.Join(slices.Sorted(maps.Values(tried.Servers)), ", "),
+		Happens,
+		Gone,
+		Unclear,
+	)
 	later := readNewer(t)
 	versions := seq.Map(later.Releases, func(r newerRelease) string { return r.Version })
 	released := seq.Map(later.Releases, func(r newerRelease) string { return r.Version + " on " + r.Released })
-	fmt.Fprintf(&index, "For newer versions (%s) it has what was seen, if such a server was run, and whether the functions that cause the finding are the same as in %s (\"same code\", by [TestNewer](../../verdicts/findings/newer_test.go)); those of a module that cannot be downloaded are not compared.\n\n",
-		strings.Join(released, ", "), later.Tried)
+	fmt.Fprintf(
+		&index,
+		"For newer versions (%s) it has what was seen, if such a server was run, and whether the functions that cause the finding are the same as in %s (\"same code\", by [TestNewer](../../verdicts/findings/newer_test.go)); those of a module that cannot be downloaded are not compared.\n\n",
+		strings.Join(released, ", "),
+		later.Tried,
+	)
 	columns := slices.Concat(minors, versions)
-	fmt.Fprintf(&index, "| severity | state | since | %s | ID | finding |\n|---|---|---|%s---|---|\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	fmt.Fprintf(
+		&index,
+		"| severity | state | since | %s | ID | finding |\n|---|---|---|%s---|---|\n",
+		strings.Join(columns, " | "),
+		strings.Repeat("---|", len(columns)),
+	)
 	want := map[string]string{}
 	for _, f := range all {
 		var b bytes.Buffer
@@ -362,9 +402,21 @@ func TestPages(t *testing.T) {
 			return seenWords[tried.Seen[f.ID][minor]]
 		})
 		cells = append(cells, seq.Map(later.Releases, func(r newerRelease) string { return r.cell(f.ID) })...)
-		fmt.Fprintf(&index, "| %s | %s | %s | %s | %s | [%s](%s.md) |\n", f.Severity, f.State, f.Since, strings.Join(cells, " | "), f.ID, f.Title, f.ID)
+		fmt.Fprintf(
+			&index,
+			"| %s | %s | %s | %s | %s | [%s](%s.md) |\n",
+			f.Severity,
+			f.State,
+			f.Since,
+			strings.Join(cells, " | "),
+			f.ID,
+			f.Title,
+			f.ID,
+		)
 	}
-	index.WriteString("\n## Cost\n\nThe cost of a fix is processor time of the request handler alone, without HTTP, and with an authorizer that takes no time: medians of 20 differences, each with its 95.9 % interval, measured on 26 November 2026 on a machine that others used too (`go test ./ci/mutants -run '^$' -bench Fixes -benchtime 1x`).\n\nNext: [edits](errata.md) to the KEP and the reference page, [upstream's changes](followups.md) since the first version, and what [generated sequences of requests](../explore.md) have shown.\n")
+	index.WriteString(
+		"\n## Cost\n\nThe cost of a fix is processor time of the request handler alone, without HTTP, and with an authorizer that takes no time: medians of 20 differences, each with its 95.9 % interval, measured on 26 November 2026 on a machine that others used too (`go test ./ci/mutants -run '^$' -bench Fixes -benchtime 1x`).\n\nNext: [edits](errata.md) to the KEP and the reference page, [upstream's changes](followups.md) since the first version, and what [generated sequences of requests](../explore.md) have shown.\n",
+	)
 	want["README.md"], want["errata.md"], want["followups.md"] = index.String(), errataPage(t), followupsPage(t)
 	for name, text := range want {
 		path := filepath.Join(pages, name)

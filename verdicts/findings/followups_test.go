@@ -35,7 +35,15 @@ func followupsPage(t *testing.T) string {
 		if f.Change == 0 || f.Since == "" || f.Does == "" || len(shown) == 0 {
 			t.Errorf("%+v is not complete", f)
 		}
-		fmt.Fprintf(&b, "| [%d](https://github.com/kubernetes/kubernetes/pull/%d) | %s | %s | %s |\n", f.Change, f.Change, f.Since, f.Does, strings.Join(shown, "<br>"))
+		fmt.Fprintf(
+			&b,
+			"| [%d](https://github.com/kubernetes/kubernetes/pull/%d) | %s | %s | %s |\n",
+			f.Change,
+			f.Change,
+			f.Since,
+			f.Does,
+			strings.Join(shown, "<br>"),
+		)
 	}
 	b.WriteString("\n| item of the list | answered by |\n|---|---|\n")
 	for _, f := range seq.Filter(listed, func(f followup) bool { return f.Item != "" }) {

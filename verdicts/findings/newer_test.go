@@ -89,7 +89,12 @@ func TestNewer(t *testing.T) {
 	n := readNewer(t)
 	pinned := pinnedVersion(t)
 	if n.Tried != pinned && !*update {
-		t.Fatalf("%s compares with %s, and kube-apiserver is pinned at %s: see which versions are newer, and run this test with -update", newerFile, n.Tried, pinned)
+		t.Fatalf(
+			"%s compares with %s, and kube-apiserver is pinned at %s: see which versions are newer, and run this test with -update",
+			newerFile,
+			n.Tried,
+			pinned,
+		)
 	}
 	n.Tried = pinned
 	before := modules{pinned, map[string]fs.FS{}}
@@ -135,7 +140,17 @@ func (r newerRelease) checkCode(t *testing.T, id, got string) {
 // pinnedVersion returns the version from which kube-apiserver of the newest minor is built.
 func pinnedVersion(t *testing.T) string {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-mod=mod", "-modfile=clusters/local/versions/kubernetes-1.37.mod", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	list := exec.CommandContext(
+		t.Context(),
+		"go",
+		"list",
+		"-mod=mod",
+		"-modfile=clusters/local/versions/kubernetes-1.37.mod",
+		"-m",
+		"-f",
+		"{{.Version}}",
+		"k8s.io/kubernetes",
+	)
 	list.Dir = "../.."
 	out, err := list.Output()
 	if err != nil {

@@ -48,7 +48,11 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	mode := flag.String("mode", "associated-node", "whom the agent impersonates: associated-node, legacy (its node, by the verb impersonate) or none")
+	mode := flag.String(
+		"mode",
+		"associated-node",
+		"whom the agent impersonates: associated-node, legacy (its node, by the verb impersonate) or none",
+	)
 	every := flag.Duration("every", 5*time.Second, "how often it asks")
 	node := flag.String("node", os.Getenv("NODE_NAME"), "its node (default $NODE_NAME, of the downward API)")
 	server := flag.String("server", "", "address of an API server (default: that of the Service kubernetes)")

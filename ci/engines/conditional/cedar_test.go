@@ -33,7 +33,8 @@ func cedarQuestions(t *testing.T) (questions []cedarQuestion, left int) {
 	}
 	for _, v := range all {
 		w := v.Webhook
-		if w == nil || w.FailureMode != vectors.FailDeny || slices.ContainsFunc(w.Steps, func(s vectors.Step) bool { return s.SetPolicies != nil }) {
+		if w == nil || w.FailureMode != vectors.FailDeny ||
+			slices.ContainsFunc(w.Steps, func(s vectors.Step) bool { return s.SetPolicies != nil }) {
 			continue
 		}
 		text, err := certification.Export("cedar", w.Policies)

@@ -114,13 +114,16 @@ func (a *opaAuthorizer) Review(spec vectors.SubjectAccessReviewSpec) vectors.Sub
 				failed[p.Effect] = err
 			} else if p.Effect != vectors.Allow || left.Holds != nil {
 				text, _ := json.Marshal(left)
-				open[p.Effect] = append(open[p.Effect], vectors.Condition{ID: p.ID, Effect: p.Effect, Condition: string(text), Description: p.Description})
+				open[p.Effect] = append(open[p.Effect],
+					vectors.Condition{ID: p.ID, Effect: p.Effect, Condition: string(text), Description: p.Description},
+				)
 			}
 		}
 	}
 	d.Err = errors.Join(failed[vectors.Deny], failed[vectors.NoOpinion], failed[vectors.Allow])
 	deny, soft := open[vectors.Deny], open[vectors.NoOpinion]
-	softly := applies[vectors.NoOpinion] != "" || failed[vectors.NoOpinion] != nil || failed[vectors.Deny] != nil && a.mode == vectors.FailNoOpinion
+	softly := applies[vectors.NoOpinion] != "" || failed[vectors.NoOpinion] != nil ||
+		failed[vectors.Deny] != nil && a.mode == vectors.FailNoOpinion
 	switch {
 	case applies[vectors.Deny] != "" || failed[vectors.Deny] != nil && a.mode != vectors.FailNoOpinion:
 		d.Concrete = vectors.Deny
@@ -171,7 +174,8 @@ func (a *opaAuthorizer) residual(id string, input map[string]any) (out left, err
 		unknown = append(unknown, "input."+name)
 	}
 	for side, queries := range map[string]*[]string{"holds": &out.Holds, "fails": &out.Fails} {
-		got, err := rego.New(rego.Query(fmt.Sprintf("data.authzconf.conditional.%s[%q]", side, id)), rego.Compiler(a.compiler), rego.Input(input), rego.Unknowns(unknown)).Partial(context.Background())
+		got, err := rego.New(rego.Query(fmt.Sprintf("data.authzconf.conditional.%s[%q]", side, id)), rego.Compiler(a.compiler), rego.Input(input), rego.Unknowns(unknown)).
+			Partial(context.Background())
 		if err != nil {
 			return out, err
 		}

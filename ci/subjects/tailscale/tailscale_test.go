@@ -59,8 +59,15 @@ func serve(ctx context.Context, derp *tailcfg.DERPMap, folder string) error {
 	control.HTTPTestServer.Start()
 	addresses, proxy := map[string]string{}, (*tsnet.Server)(nil)
 	for i, name := range append([]string{"proxy"}, people...) {
-		node := &tsnet.Server{Dir: filepath.Join(folder, fmt.Sprintf("node-%d", i)), Hostname: fmt.Sprintf("node-%d", i), ControlURL: control.HTTPTestServer.URL,
-			Store: new(mem.Store), Ephemeral: true, Logf: logger.Discard, UserLogf: logger.Discard}
+		node := &tsnet.Server{
+			Dir:        filepath.Join(folder, fmt.Sprintf("node-%d", i)),
+			Hostname:   fmt.Sprintf("node-%d", i),
+			ControlURL: control.HTTPTestServer.URL,
+			Store:      new(mem.Store),
+			Ephemeral:  true,
+			Logf:       logger.Discard,
+			UserLogf:   logger.Discard,
+		}
 		status, err := node.Up(ctx)
 		if err != nil {
 			return err
@@ -89,7 +96,16 @@ func serve(ctx context.Context, derp *tailcfg.DERPMap, folder string) error {
 	}
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(ca)
-	listener, err := tls.Listen("tcp", address, &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"http/1.1"}})
+	listener, err := tls.Listen(
+		"tcp",
+		address,
+		&tls.Config{
+			Certificates: []tls.Certificate{pair},
+			ClientCAs:    clients,
+			ClientAuth:   tls.RequireAndVerifyClientCert,
+			NextProtos:   []string{"http/1.1"},
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -143,8 +159,23 @@ func TestTailscale(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := filepath.Join(reports, "tailscale")
-	args := []string{"deputy", "--proxy", "https://" + address, "--proxy-ca", filepath.Join(folder, "ca.crt"), "--proxy-command", fmt.Sprintf("FOLDER=%s exec %s -test.run '^TestServe$'", folder, program),
-		"--impersonation", "legacy", "--pairs", "200", "--seed", "5", "--report-dir", report}
+	args := []string{
+		"deputy",
+		"--proxy",
+		"https://" + address,
+		"--proxy-ca",
+		filepath.Join(folder, "ca.crt"),
+		"--proxy-command",
+		fmt.Sprintf("FOLDER=%s exec %s -test.run '^TestServe$'", folder, program),
+		"--impersonation",
+		"legacy",
+		"--pairs",
+		"200",
+		"--seed",
+		"5",
+		"--report-dir",
+		report,
+	}
 	for _, name := range people {
 		at := filepath.Join(folder, name)
 		args = append(args, "--identity", fmt.Sprintf("%s=client-cert:%s.crt,%s.key", name, at, at))
@@ -168,8 +199,16 @@ func certificates(t *testing.T, folder string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-			KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IsCA: i == 0, BasicConstraintsValid: true}
+		c := &x509.Certificate{
+			SerialNumber:          big.NewInt(int64(i + 1)),
+			Subject:               pkix.Name{CommonName: name},
+			NotAfter:              time.Now().Add(time.Hour),
+			IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+			KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+			ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+			IsCA:                  i == 0,
+			BasicConstraintsValid: true,
+		}
 		if i == 0 {
 			authority, authorityKey = c, key
 		}

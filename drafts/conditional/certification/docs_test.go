@@ -60,7 +60,12 @@ func TestListCEL(t *testing.T) {
 	}
 	table := fmt.Sprintf("| of CEL | in policies, of %d | the shortest of them |\n|---|--:|---|\n", total)
 	for _, name := range slices.SortedFunc(maps.Keys(counts), func(x, y string) int { return cmp.Or(counts[y]-counts[x], strings.Compare(x, y)) }) {
-		table += fmt.Sprintf("| `%s` | %d | `%s` |\n", strings.ReplaceAll(name, "|", "\\|"), counts[name], strings.ReplaceAll(shorten(examples[name]), "|", "\\|"))
+		table += fmt.Sprintf(
+			"| `%s` | %d | `%s` |\n",
+			strings.ReplaceAll(name, "|", "\\|"),
+			counts[name],
+			strings.ReplaceAll(shorten(examples[name]), "|", "\\|"),
+		)
 	}
 	docs.ComparePart(t, vendorsPage, "CEL", table, *update)
 }
@@ -108,7 +113,13 @@ func TestExplain(t *testing.T) {
 	if err != nil || isRight || !strings.Contains(text, "wrong: names: kep-5681/use-cases/names#0: NoOpinion, want [Conditional]") {
 		t.Errorf("%t, %v\n%s", isRight, err, text)
 	}
-	if _, _, err := b.Explain(t.Context(), wire.Newest(), unaware, "kep-5681/use-cases/names#1"); err == nil || !strings.Contains(err.Error(), "answered without any: explain that one") {
+	if _, _, err := b.Explain(
+		t.Context(),
+		wire.Newest(),
+		unaware,
+		"kep-5681/use-cases/names#1",
+	); err == nil ||
+		!strings.Contains(err.Error(), "answered without any: explain that one") {
 		t.Error(err)
 	}
 }

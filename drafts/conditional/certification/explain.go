@@ -96,7 +96,16 @@ func (e *entry) questions() (all []string) {
 
 // describe writes the vector, the policies and the right answer of a question.
 func (b *Plan) describe(out *strings.Builder, e *entry, step int) {
-	_, _ = fmt.Fprintf(out, "%s#%d: %s\n%s, %s (%s)\n\npolicies, of members of one group only:\n", e.id, step, strings.TrimSpace(e.vector.Description), e.vector.Source.Document, e.vector.Source.Section, e.vector.Level)
+	_, _ = fmt.Fprintf(
+		out,
+		"%s#%d: %s\n%s, %s (%s)\n\npolicies, of members of one group only:\n",
+		e.id,
+		step,
+		strings.TrimSpace(e.vector.Description),
+		e.vector.Source.Document,
+		e.vector.Source.Section,
+		e.vector.Level,
+	)
 	for _, p := range e.policiesAt(step) {
 		_, _ = fmt.Fprintf(out, "  %s %s\n    %s\n", p.Effect, p.ID, strings.Join(strings.Fields(p.Expression), " "))
 	}
@@ -175,7 +184,13 @@ func (b *Plan) askAgain(ctx context.Context, w *wire.Revision, ends []*certify.W
 			chain = readChain(w, answer)
 		}
 		if i != step && chain == nil {
-			return nil, fmt.Errorf("%s#%d is about the conditions of step %d, which is answered without any: explain that one (or name another revision of the wire than %s by --wire)", e.id, step, i, w.Name)
+			return nil, fmt.Errorf(
+				"%s#%d is about the conditions of step %d, which is answered without any: explain that one (or name another revision of the wire than %s by --wire)",
+				e.id,
+				step,
+				i,
+				w.Name,
+			)
 		}
 		if out.curl, err = ends[to].Curl(ctx, indent(body)); err != nil {
 			return nil, err

@@ -175,7 +175,10 @@ func (t *translation) translateTruth(e ast.Expr, vars map[string]string, want bo
 	case operators.LogicalAnd, operators.LogicalOr:
 		return t.translateJunction(name, args, vars, want)
 	case operators.Conditional:
-		return slices.Concat(t.translateTruth(args[0], vars, true).combine(t.translateTruth(args[1], vars, want)), t.translateTruth(args[0], vars, false).combine(t.translateTruth(args[2], vars, want)))
+		return slices.Concat(
+			t.translateTruth(args[0], vars, true).combine(t.translateTruth(args[1], vars, want)),
+			t.translateTruth(args[0], vars, false).combine(t.translateTruth(args[2], vars, want)),
+		)
 	case "all", "exists":
 		return t.translateQuantifier(args, vars, want, (name == "all") == want)
 	case operators.Equals, operators.NotEquals:

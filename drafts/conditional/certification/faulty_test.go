@@ -114,7 +114,8 @@ func evaluates(id, finding, description string, wrong func(a *reference.Authoriz
 func concludes(id, finding, description string, wrong func(set vectors.ConditionSet, truth reference.Evaluator) vectors.Decision) faulty {
 	return evaluates(id, finding, description, func(a *reference.Authorizer, r *request) response {
 		data := r.ConditionData.Variables()
-		if len(r.ConditionSets) == 0 || slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c vectors.Condition) bool { return c.Type != a.Type }) {
+		if len(r.ConditionSets) == 0 ||
+			slices.ContainsFunc(r.ConditionSets[0].Conditions, func(c vectors.Condition) bool { return c.Type != a.Type }) {
 			return a.Evaluate(r)
 		}
 		e := wrong(r.ConditionSets[0], func(c vectors.Condition) (bool, error) { return reference.Holds(c.Condition, data) })
@@ -124,5 +125,10 @@ func concludes(id, finding, description string, wrong func(set vectors.Condition
 
 // raw returns a faulty authorizer that changes what is sent over the wire.
 func raw(id, finding, description string, wrap func(http.Handler) http.Handler) faulty {
-	return faulty{ID: id, Description: description, Finding: finding, make: func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a.Wire, a)) }}
+	return faulty{
+		ID:          id,
+		Description: description,
+		Finding:     finding,
+		make:        func(a *reference.Authorizer) http.Handler { return wrap(reference.Handler(a.Wire, a)) },
+	}
 }

@@ -30,7 +30,13 @@ type judge struct {
 
 // Judge returns the certification that follows from exchanges.
 func (b *Plan) Judge(all []Exchange) (*certify.Certification, error) {
-	j := &judge{plan: b, findings: certify.NewFindings(), firstAnswers: map[string]*vectors.SubjectAccessReviewStatus{}, wire: wire.Newest(), replica: b.replica}
+	j := &judge{
+		plan:         b,
+		findings:     certify.NewFindings(),
+		firstAnswers: map[string]*vectors.SubjectAccessReviewStatus{},
+		wire:         wire.Newest(),
+		replica:      b.replica,
+	}
 	if err := j.findWire(all); err != nil {
 		return nil, err
 	}
@@ -105,10 +111,25 @@ func (j *judge) judgeProbe(e *entry, x Exchange) {
 	}
 	requestForms := "a client asks for them by spec.authorizationOptions or by spec.conditionalAuthorization, and they come in " + wire.Fields()
 	if unknown := wire.FindUnknown(x.Answer); len(unknown) > 0 {
-		j.addFinding(e, x, false, unknownForm, "status.%s is in no revision of the wire that is known: %s", strings.Join(unknown, ", status."), requestForms)
+		j.addFinding(
+			e,
+			x,
+			false,
+			unknownForm,
+			"status.%s is in no revision of the wire that is known: %s",
+			strings.Join(unknown, ", status."),
+			requestForms,
+		)
 		return
 	}
-	j.addFinding(e, x, false, noConditions, "no answer has conditions, whichever vector asks for them. Either the policies of this seed are not loaded, or conditions are asked for and answered in fields that the webhook does not know: %s", requestForms)
+	j.addFinding(
+		e,
+		x,
+		false,
+		noConditions,
+		"no answer has conditions, whichever vector asks for them. Either the policies of this seed are not loaded, or conditions are asked for and answered in fields that the webhook does not know: %s",
+		requestForms,
+	)
 }
 
 // conclude adds the results of vectors and levels.
@@ -193,7 +214,15 @@ func (j *judge) noteMixedRevision(e *entry, x Exchange) bool {
 	case len(revisions) > 1:
 		j.addFinding(e, x, false, "several-revisions", "one answer is in the form of %s", strings.Join(revisions, " and of "))
 	case len(revisions) == 1 && wire.Recognize(x.Answer)[0] != j.wire:
-		j.addFinding(e, x, false, "another-revision", "it is in the form of %s, and this certification is of %s: a webhook speaks one revision at a time", revisions[0], j.wire.Name)
+		j.addFinding(
+			e,
+			x,
+			false,
+			"another-revision",
+			"it is in the form of %s, and this certification is of %s: a webhook speaks one revision at a time",
+			revisions[0],
+			j.wire.Name,
+		)
 	default:
 		return false
 	}
@@ -232,7 +261,13 @@ func (j *judge) judgeReview(e *entry, x Exchange, step *vectors.AuthorizeStep) {
 		j.judgeDecision(e, x, s, step.Want)
 	case Repeated, Replica:
 		if first := j.firstAnswers[key]; first != nil && canonicalText(first) != canonicalText(s) {
-			j.addFinding(e, x, false, map[Variant]string{Repeated: "not-deterministic", Replica: "replicas-differ"}[x.Variant], "the same review has another answer")
+			j.addFinding(
+				e,
+				x,
+				false,
+				map[Variant]string{Repeated: "not-deterministic", Replica: "replicas-differ"}[x.Variant],
+				"the same review has another answer",
+			)
 		}
 	case Unaware:
 		j.judgeUnaware(e, x, s, step.Want)
@@ -338,12 +373,15 @@ func (j *judge) judgeForm(e *entry, x Exchange, s *vectors.SubjectAccessReviewSt
 
 // conditionsOf returns all conditions of a status.
 func conditionsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Condition {
-	return slices.Concat(seq.Map(vectors.Leaves(s.ConditionsChain), func(set vectors.ConditionSet) []vectors.Condition { return set.Conditions })...)
+	return slices.Concat(
+		seq.Map(vectors.Leaves(s.ConditionsChain), func(set vectors.ConditionSet) []vectors.Condition { return set.Conditions })...)
 }
 
 // effectsOf returns the effects of the conditions of a status, each of them once, in order.
 func effectsOf(s *vectors.SubjectAccessReviewStatus) []vectors.Decision {
-	return slices.Compact(slices.Sorted(slices.Values(seq.Map(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))))
+	return slices.Compact(
+		slices.Sorted(slices.Values(seq.Map(conditionsOf(s), func(c vectors.Condition) vectors.Decision { return c.Effect }))),
+	)
 }
 
 // residualsOf are the conditions as expressions, if all are of the type that is CEL.
@@ -384,7 +422,10 @@ func canonicalText(s *vectors.SubjectAccessReviewStatus) string {
 func sortConditions(chain []vectors.ConditionSet) []vectors.ConditionSet {
 	out := slices.Clone(chain)
 	for i, set := range out {
-		out[i].Conditions = slices.SortedFunc(slices.Values(set.Conditions), func(a, b vectors.Condition) int { return strings.Compare(a.ID, b.ID) })
+		out[i].Conditions = slices.SortedFunc(
+			slices.Values(set.Conditions),
+			func(a, b vectors.Condition) int { return strings.Compare(a.ID, b.ID) },
+		)
 		out[i].ConditionsChain = sortConditions(set.ConditionsChain)
 	}
 	return out

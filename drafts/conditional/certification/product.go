@@ -21,10 +21,25 @@ import (
 var Product = product.Product{Name: "conditions certify", Command: "conditions certify", New: func(fs *pflag.FlagSet) product.Flags {
 	f := &flags{}
 	f.Register(fs)
-	fs.StringVar(&f.conditionsContext, "conditions-context", reference.ConditionsContext, "the kubeconfig's context for AuthorizationConditionsReview")
-	fs.StringVar(&f.replica, "replica-kubeconfig", "", "the kubeconfig of another replica with the same policies, which has to answer as the first does and to evaluate the conditions that it gave")
+	fs.StringVar(
+		&f.conditionsContext,
+		"conditions-context",
+		reference.ConditionsContext,
+		"the kubeconfig's context for AuthorizationConditionsReview",
+	)
+	fs.StringVar(
+		&f.replica,
+		"replica-kubeconfig",
+		"",
+		"the kubeconfig of another replica with the same policies, which has to answer as the first does and to evaluate the conditions that it gave",
+	)
 	fs.StringVar(&f.wire, "wire", Auto, "the revision of KEP-5681's wire: "+wire.Names()+", or auto, which asks the webhook")
-	fs.StringVar(&f.language, "language", formJSON, "the language that the policies are written in: "+strings.Join(Forms(), ", ")+". What it cannot say is not applicable")
+	fs.StringVar(
+		&f.language,
+		"language",
+		formJSON,
+		"the language that the policies are written in: "+strings.Join(Forms(), ", ")+". What it cannot say is not applicable",
+	)
 	return f
 }}
 
@@ -123,7 +138,10 @@ func (b *Plan) cases(canLoad bool) (out []product.Case) {
 			case e.inexpressible != "":
 				c.NotRun = &product.NotRun{Cause: reports.CauseTarget, Why: e.inexpressible}
 			case level == Atomic && !canLoad:
-				c.NotRun = &product.NotRun{Cause: reports.CauseTargetLacks, Why: "it takes --policy-hook, which changes the policies in between"}
+				c.NotRun = &product.NotRun{
+					Cause: reports.CauseTargetLacks,
+					Why:   "it takes --policy-hook, which changes the policies in between",
+				}
 			}
 			out = append(out, c)
 		}

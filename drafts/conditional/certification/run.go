@@ -68,7 +68,12 @@ type Options struct {
 
 // Certify asks all questions and judges the answers. It returns an error if the harness fails.
 func Certify(ctx context.Context, o Options) (*certify.Run[Exchange], error) {
-	return certify.Perform(ctx, o.Plan.Judge, nil, func(ctx context.Context, r *certify.Runner[Exchange]) error { return askAll(ctx, r, o) })
+	return certify.Perform(
+		ctx,
+		o.Plan.Judge,
+		nil,
+		func(ctx context.Context, r *certify.Runner[Exchange]) error { return askAll(ctx, r, o) },
+	)
 }
 
 // askAll asks all questions that are selected.

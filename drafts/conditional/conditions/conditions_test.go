@@ -93,7 +93,14 @@ func TestServerPlan(t *testing.T) {
 		t.Errorf("not vectorCases: %+v", r)
 	}
 	refused := &gate.Sent{Code: http.StatusForbidden, Events: []string{"asked a0"}}
-	seen := gate.VectorEvidence{Vector: "v", Starts: true, Request: refused, Alone: refused, Behind: refused, Review: &vectors.SubjectAccessReviewStatus{Denied: true}}
+	seen := gate.VectorEvidence{
+		Vector:  "v",
+		Starts:  true,
+		Request: refused,
+		Alone:   refused,
+		Behind:  refused,
+		Review:  &vectors.SubjectAccessReviewStatus{Denied: true},
+	}
 	if err := log.Append(id, seen); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +131,11 @@ func TestAuthorizerPlan(t *testing.T) {
 	if err := log.Append(id, vectorSeen{}); err != nil {
 		t.Fatal(err)
 	}
-	if r := plan.Judge(id, log.View()); r.Verdict != verdicts.Invalid || !strings.HasPrefix(r.Reason, "it was not asked, or not all of it") {
+	if r := plan.Judge(
+		id,
+		log.View(),
+	); r.Verdict != verdicts.Invalid ||
+		!strings.HasPrefix(r.Reason, "it was not asked, or not all of it") {
 		t.Errorf("%+v", r)
 	}
 }

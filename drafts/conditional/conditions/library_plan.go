@@ -89,10 +89,12 @@ func (p *libraryPlan) Conclude(results []reports.Result, evidence record.View) (
 	if err != nil {
 		return nil, err
 	}
-	r.Sections = append(r.Sections, reports.Section{ID: "sections", Title: "Sections of KEP-5681", Tables: []reports.Table{countSections(report)}},
+	r.Sections = append(r.Sections,
+		reports.Section{ID: "sections", Title: "Sections of KEP-5681", Tables: []reports.Table{countSections(report)}},
 		reports.Section{ID: "divergences", Title: "What is known of the library", Tables: []reports.Table{
 			listDivergences("divergence", report.Divergences), listDivergences("absent", report.Absent),
-		}})
+		}},
+	)
 	if p.isComplete(evidence) {
 		for _, stale := range report.Stale {
 			r.AddFailure(stale)
@@ -128,7 +130,10 @@ func (p *libraryPlan) isComplete(evidence record.View) bool {
 
 // countSections returns a table of the sections of the KEP, with the results of their vectors.
 func countSections(report *library.Report) reports.Table {
-	t := reports.Table{Columns: []string{"section", "agree", "divergent", "in part", "our model only", "failed", "for webhooks"}, Numeric: []int{1, 2, 3, 4, 5, 6}}
+	t := reports.Table{
+		Columns: []string{"section", "agree", "divergent", "in part", "our model only", "failed", "for webhooks"},
+		Numeric: []int{1, 2, 3, 4, 5, 6},
+	}
 	for _, s := range report.Sections {
 		if s.Total() == 0 {
 			continue

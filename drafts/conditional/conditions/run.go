@@ -16,17 +16,42 @@ import (
 )
 
 // Run runs vectors: the vectors that come with authzconf, or the vectors of a folder.
-var Run = product.Product{Name: "conditions run", Command: "conditions run", Arguments: " [FOLDER]", New: func(fs *pflag.FlagSet) product.Flags {
-	f := &runFlags{}
-	fs.BoolVar(&f.library, "library", false, "play them against the library of k8s.io/apiserver")
-	fs.BoolVar(&f.apiServer, "api-server", false, "play them against a kube-apiserver with the gate "+gate.Gate+": the program of TEST_ASSET_KUBE_APISERVER, or of --kubernetes")
-	fs.StringVar(&f.kubernetes, "kubernetes", "", "version of --api-server (default: the newest)")
-	f.binaries.RegisterFlags(fs)
-	fs.StringVar(&f.kubeconfig, "authorizer-kubeconfig", "", "play them against the webhook of this kubeconfig, which has the two contexts that conditions certify wants")
-	fs.StringVar(&f.hook, "policy-hook", "", "a program that loads the policies of the vectors into it: it gets them as JSON on its standard input")
-	fs.StringVar(&f.wire, "wire", "", "revision of KEP-5681's wire: "+wire.Names()+" (default: all; of a webhook the one that it speaks, of --api-server the newest)")
-	return f
-}}
+var Run = product.Product{
+	Name:      "conditions run",
+	Command:   "conditions run",
+	Arguments: " [FOLDER]",
+	New: func(fs *pflag.FlagSet) product.Flags {
+		f := &runFlags{}
+		fs.BoolVar(&f.library, "library", false, "play them against the library of k8s.io/apiserver")
+		fs.BoolVar(
+			&f.apiServer,
+			"api-server",
+			false,
+			"play them against a kube-apiserver with the gate "+gate.Gate+": the program of TEST_ASSET_KUBE_APISERVER, or of --kubernetes",
+		)
+		fs.StringVar(&f.kubernetes, "kubernetes", "", "version of --api-server (default: the newest)")
+		f.binaries.RegisterFlags(fs)
+		fs.StringVar(
+			&f.kubeconfig,
+			"authorizer-kubeconfig",
+			"",
+			"play them against the webhook of this kubeconfig, which has the two contexts that conditions certify wants",
+		)
+		fs.StringVar(
+			&f.hook,
+			"policy-hook",
+			"",
+			"a program that loads the policies of the vectors into it: it gets them as JSON on its standard input",
+		)
+		fs.StringVar(
+			&f.wire,
+			"wire",
+			"",
+			"revision of KEP-5681's wire: "+wire.Names()+" (default: all; of a webhook the one that it speaks, of --api-server the newest)",
+		)
+		return f
+	},
+}
 
 // runFlags say what the vectors judge. Without flags that is the reference.
 type runFlags struct {
@@ -83,7 +108,12 @@ func (f *runFlags) planAuthorizer(i *product.Invocation, set *vectorSet) (produc
 	o := certification.Options{Load: certification.HookLoader(f.hook, i.Messages), Wire: only}
 	if !i.Verifying() {
 		var err error
-		if o.Webhooks, err = certification.Webhooks("authorizer-kubeconfig", f.kubeconfig, reference.ConditionsContext, certify.Timeout); err != nil {
+		if o.Webhooks, err = certification.Webhooks(
+			"authorizer-kubeconfig",
+			f.kubeconfig,
+			reference.ConditionsContext,
+			certify.Timeout,
+		); err != nil {
 			return nil, err
 		}
 	}

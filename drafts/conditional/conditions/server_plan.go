@@ -142,7 +142,10 @@ func (p *serverPlan) Conclude(results []reports.Result, evidence record.View) (*
 			g.Facts = []reports.Fact{{Name: "field of its configuration", Value: subject.Form}}
 			continue
 		}
-		r.Groups[i].Facts = append(r.Groups[i].Facts, reports.Fact{Name: "revision of the wire", Value: p.options.Wire.Name}, reports.Fact{Name: "how it reads chains", Value: string(p.reading(evidence))})
+		r.Groups[i].Facts = append(r.Groups[i].Facts,
+			reports.Fact{Name: "revision of the wire", Value: p.options.Wire.Name},
+			reports.Fact{Name: "how it reads chains", Value: string(p.reading(evidence))},
+		)
 	}
 	return r, nil
 }

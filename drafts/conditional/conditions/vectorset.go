@@ -168,6 +168,10 @@ func (s *vectorSet) checkRuns(all cases, subject string) error {
 	if len(all.running()) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: none of %s says anything about %s (expected API-server vectors for --library and --api-server, else webhook vectors)",
-		s.folder, reports.Plural(len(s.all), "vector"), subject)
+	return fmt.Errorf(
+		"%s: none of %s says anything about %s (expected API-server vectors for --library and --api-server, else webhook vectors)",
+		s.folder,
+		reports.Plural(len(s.all), "vector"),
+		subject,
+	)
 }

@@ -14,11 +14,25 @@ import (
 func TestAdmission(t *testing.T) {
 	pod := vectors.Object{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web"}}
 	created := admission{
-		authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "alice"}, Verb: "create", Namespace: "shop", APIVersion: "v1", Resource: "pods", Subresource: "status"},
+		authorizer.AttributesRecord{
+			User:        &user.DefaultInfo{Name: "alice"},
+			Verb:        "create",
+			Namespace:   "shop",
+			APIVersion:  "v1",
+			Resource:    "pods",
+			Subresource: "status",
+		},
 		&vectors.ConditionData{Operation: "CREATE", Object: pod, Options: vectors.Object{"dryRun": []any{"All"}}},
 	}
 	var data authorizer.ConditionsData = created
-	got := []string{data.GetName(), data.GetNamespace(), data.GetResource().Resource, data.GetSubresource(), data.GetKind().Kind, data.GetUserInfo().GetName()}
+	got := []string{
+		data.GetName(),
+		data.GetNamespace(),
+		data.GetResource().Resource,
+		data.GetSubresource(),
+		data.GetKind().Kind,
+		data.GetUserInfo().GetName(),
+	}
 	for i, want := range []string{"web", "shop", "pods", "status", "Pod", "alice"} {
 		if got[i] != want {
 			t.Errorf("got %q, want %q", got[i], want)

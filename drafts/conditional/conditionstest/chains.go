@@ -70,7 +70,11 @@ var chains = []chain{
 }
 
 func (c *chain) ask(ctx context.Context, a authorizer.Authorizer, spec vectors.SubjectAccessReviewSpec, step *vectors.EvaluateStep) error {
-	authorizers := []union.NamedAuthorizer{{AuthorizerName: "before", Authorizer: c.before}, {AuthorizerName: "authorizer", Authorizer: a}, {AuthorizerName: "behind", Authorizer: c.behind}}
+	authorizers := []union.NamedAuthorizer{
+		{AuthorizerName: "before", Authorizer: c.before},
+		{AuthorizerName: "authorizer", Authorizer: a},
+		{AuthorizerName: "behind", Authorizer: c.behind},
+	}
 	all, err := union.New(slices.DeleteFunc(authorizers, func(one union.NamedAuthorizer) bool { return one.Authorizer == nil })...)
 	if err != nil {
 		return err
@@ -102,12 +106,17 @@ type undecided struct{ authorizer.AuthorizerFunc }
 
 func (undecided) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionConditionsMap([]authorizer.Condition{authorizer.GenericCondition{
-		ID: "conditionstest.authzconf.dev/never", EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+		ID: "conditionstest.authzconf.dev/never",
+		EvaluateFunc: func(context.Context, authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
 			return authorizer.ConditionEvaluationResultBoolean(false)
 		},
 	}}, nil, nil)
 }
 
-func (undecided) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (undecided) EvaluateConditions(
+	ctx context.Context,
+	d authorizer.ConditionsAwareDecision,
+	data authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	return d.ConditionsMap().Evaluate(ctx, data, nil)
 }

@@ -130,7 +130,14 @@ func askVectors(t T, all []*vectors.Vector, h http.Handler, o Options) error {
 			say("%s: %s\n  %s", place(v), v.Description, why)
 		}
 	}
-	t.Logf("conditionstest: wire %s, seed %d: %d vectors, %d exchanges, %d failures", run.Wire, o.Seed, len(list), len(run.Answers), failures)
+	t.Logf(
+		"conditionstest: wire %s, seed %d: %d vectors, %d exchanges, %d failures",
+		run.Wire,
+		o.Seed,
+		len(list),
+		len(run.Answers),
+		failures,
+	)
 	return nil
 }
 
@@ -188,7 +195,13 @@ func applicable(t T, all []*vectors.Vector, w *wire.Revision) (out []*vectors.Ve
 		out = append(out, v)
 	}
 	for _, why := range slices.Sorted(maps.Keys(counts)) {
-		t.Logf("conditionstest: %d of %d vectors are not applicable: the revision %s of the wire cannot say %s", counts[why], len(all), w.Name, why)
+		t.Logf(
+			"conditionstest: %d of %d vectors are not applicable: the revision %s of the wire cannot say %s",
+			counts[why],
+			len(all),
+			w.Name,
+			why,
+		)
 	}
 	return out
 }

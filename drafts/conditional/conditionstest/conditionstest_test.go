@@ -35,18 +35,35 @@ func newReference() (*inGo, func([]vectors.Policy) error) {
 }
 
 func (g *inGo) decide(a authorizer.Attributes) reference.FirstPhase {
-	s := authorizationv1.SubjectAccessReviewSpec{User: a.GetUser().GetName(), UID: a.GetUser().GetUID(), Groups: a.GetUser().GetGroups(), Extra: map[string]authorizationv1.ExtraValue{}}
+	s := authorizationv1.SubjectAccessReviewSpec{
+		User:   a.GetUser().GetName(),
+		UID:    a.GetUser().GetUID(),
+		Groups: a.GetUser().GetGroups(),
+		Extra:  map[string]authorizationv1.ExtraValue{},
+	}
 	for k, v := range a.GetUser().GetExtra() {
 		s.Extra[k] = v
 	}
 	if a.IsResourceRequest() {
 		s.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Verb: a.GetVerb(), Namespace: a.GetNamespace(), Group: a.GetAPIGroup(), Version: a.GetAPIVersion(), Resource: a.GetResource(), Subresource: a.GetSubresource(), Name: a.GetName(),
+			Verb:        a.GetVerb(),
+			Namespace:   a.GetNamespace(),
+			Group:       a.GetAPIGroup(),
+			Version:     a.GetAPIVersion(),
+			Resource:    a.GetResource(),
+			Subresource: a.GetSubresource(),
+			Name:        a.GetName(),
 		}
 	} else {
 		s.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: a.GetVerb(), Path: a.GetPath()}
 	}
-	st := g.Status(g.Snapshot().Decide(s), vectors.SubjectAccessReviewSpec{SubjectAccessReviewSpec: s, ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.HumanReadable}})
+	st := g.Status(
+		g.Snapshot().Decide(s),
+		vectors.SubjectAccessReviewSpec{
+			SubjectAccessReviewSpec:  s,
+			ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.HumanReadable},
+		},
+	)
 	out := reference.FirstPhase{Concrete: st.Decision(), Reason: st.Reason}
 	if st.EvaluationError != "" {
 		out.Err = fmt.Errorf("%s", st.EvaluationError)
@@ -73,12 +90,18 @@ func (g *inGo) ConditionsAwareAuthorize(_ context.Context, a authorizer.Attribut
 	}
 	by := map[vectors.Decision][]authorizer.Condition{}
 	for _, c := range d.Conditions {
-		by[c.Effect] = append(by[c.Effect], authorizer.GenericCondition{ID: c.ID, Type: wire.Newest().CEL, Condition: c.Condition, Description: c.Description})
+		by[c.Effect] = append(by[c.Effect],
+			authorizer.GenericCondition{ID: c.ID, Type: wire.Newest().CEL, Condition: c.Condition, Description: c.Description},
+		)
 	}
 	return authorizer.ConditionsAwareDecisionConditionsMap(by[vectors.Deny], by[vectors.NoOpinion], by[vectors.Allow])
 }
 
-func (g *inGo) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (g *inGo) EvaluateConditions(
+	ctx context.Context,
+	d authorizer.ConditionsAwareDecision,
+	data authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	known := vectors.ConditionData{Operation: string(data.GetOperation())}
 	for _, one := range []struct {
 		from runtime.Object
@@ -94,9 +117,10 @@ func (g *inGo) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAw
 			}
 		}
 	}
-	return d.ConditionsMap().Evaluate(ctx, data, func(_ context.Context, c authorizer.Condition, _ authorizer.ConditionsData) (bool, error) {
-		return reference.Holds(c.GetCondition(), known.Variables())
-	})
+	return d.ConditionsMap().
+		Evaluate(ctx, data, func(_ context.Context, c authorizer.Condition, _ authorizer.ConditionsData) (bool, error) {
+			return reference.Holds(c.GetCondition(), known.Variables())
+		})
 }
 
 func TestRun(t *testing.T) {
@@ -121,7 +145,11 @@ type curious struct {
 	dryRuns int
 }
 
-func (c *curious) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (c *curious) EvaluateConditions(
+	ctx context.Context,
+	d authorizer.ConditionsAwareDecision,
+	data authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	if data.GetUserInfo().GetName() == "" {
 		c.t.Error("nobody asks")
 	}
@@ -185,7 +213,8 @@ func TestFails(t *testing.T) {
 	n = &producttest.FailureLog{Ctx: t.Context()}
 	conditionstest.Run(n, allow, conditionstest.Options{})
 	conditionstest.RunURL(n, "localhost", "localhost", conditionstest.Options{Load: nothing})
-	if len(n.Failed) != 2 || !strings.Contains(n.Failed[0], "Options.Load is needed") || !strings.Contains(n.Failed[1], "is not the URL of a webhook") {
+	if len(n.Failed) != 2 || !strings.Contains(n.Failed[0], "Options.Load is needed") ||
+		!strings.Contains(n.Failed[1], "is not the URL of a webhook") {
 		t.Errorf("%q", n.Failed)
 	}
 }

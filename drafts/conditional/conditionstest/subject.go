@@ -87,7 +87,9 @@ func toSet(name string, d authorizer.ConditionsAwareDecision) vectors.ConditionS
 	case d.IsConditionsMap():
 		m := d.ConditionsMap()
 		set.Conditions = slices.Concat(
-			toConditions(vectors.Deny, m.DenyConditions()), toConditions(vectors.NoOpinion, m.NoOpinionConditions()), toConditions(vectors.Allow, m.AllowConditions()),
+			toConditions(vectors.Deny, m.DenyConditions()),
+			toConditions(vectors.NoOpinion, m.NoOpinionConditions()),
+			toConditions(vectors.Allow, m.AllowConditions()),
 		)
 	}
 	return set
@@ -95,7 +97,15 @@ func toSet(name string, d authorizer.ConditionsAwareDecision) vectors.ConditionS
 
 func toConditions(effect vectors.Decision, all iter.Seq[authorizer.Condition]) (out []vectors.Condition) {
 	for c := range all {
-		out = append(out, vectors.Condition{ID: c.GetID(), Effect: effect, Type: c.GetType(), Condition: c.GetCondition(), Description: c.GetDescription()})
+		out = append(out,
+			vectors.Condition{
+				ID:          c.GetID(),
+				Effect:      effect,
+				Type:        c.GetType(),
+				Condition:   c.GetCondition(),
+				Description: c.GetDescription(),
+			},
+		)
 	}
 	return out
 }

@@ -29,12 +29,22 @@ const (
 // and waits until the API server uses them.
 func (p *player) register(ctx context.Context) error {
 	condition := []any{map[string]any{"name": "users", "expression": fmt.Sprintf("request.userInfo.username.startsWith('%s')", userPrefix)}}
-	rule := map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": []string{"*/*"}, "operations": []string{"*"}}
+	rule := map[string]any{
+		"apiGroups":   []string{"*"},
+		"apiVersions": []string{"*"},
+		"resources":   []string{"*/*"},
+		"operations":  []string{"*"},
+	}
 	webhook := func(path string) map[string]any {
 		return map[string]any{"webhooks": []any{map[string]any{
-			"name": "vectors." + registered, "admissionReviewVersions": []string{"v1"}, "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 5,
-			"clientConfig": map[string]any{"url": p.hooks.URL + path, "caBundle": base64.StdEncoding.EncodeToString(p.hooks.CA)},
-			"rules":        []any{rule}, "matchConditions": condition,
+			"name":                    "vectors." + registered,
+			"admissionReviewVersions": []string{"v1"},
+			"sideEffects":             "None",
+			"failurePolicy":           "Fail",
+			"timeoutSeconds":          5,
+			"clientConfig":            map[string]any{"url": p.hooks.URL + path, "caBundle": base64.StdEncoding.EncodeToString(p.hooks.CA)},
+			"rules":                   []any{rule},
+			"matchConditions":         condition,
 		}}}
 	}
 	policy := map[string]any{"spec": map[string]any{
@@ -51,7 +61,9 @@ func (p *player) register(ctx context.Context) error {
 		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", policy},
 		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", binding},
 	} {
-		one.object["apiVersion"], one.object["kind"], one.object["metadata"] = "admissionregistration.k8s.io/v1", one.kind, map[string]any{"name": registered}
+		one.object["apiVersion"], one.object["kind"], one.object["metadata"] = "admissionregistration.k8s.io/v1", one.kind, map[string]any{
+			"name": registered,
+		}
 		if err := p.make(ctx, registrationPath+one.resource, one.object); err != nil {
 			return err
 		}

@@ -27,7 +27,9 @@ func TestAuditLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(`{"auditID":"1","stage":"ResponseStarted"}` + "\n" + `{"auditID":"1","stage":"ResponseComplete","annotations":{"a":"b"}}` + "\n" + `{"auditID":"2",`)
+	write(
+		`{"auditID":"1","stage":"ResponseStarted"}` + "\n" + `{"auditID":"1","stage":"ResponseComplete","annotations":{"a":"b"}}` + "\n" + `{"auditID":"2",`,
+	)
 	if got, err := a.take(t.Context(), "1"); err != nil || got["a"] != "b" {
 		t.Errorf("%v, %v", got, err)
 	}

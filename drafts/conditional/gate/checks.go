@@ -47,37 +47,70 @@ func Checks() []Check {
 			Want:      []string{"true: admitted, evaluated by a0", "false: refused, evaluated by a0"},
 		},
 		{
-			ID: "wildcards", Section: "Changes to (Self)SubjectAccessReview", on: usual, run: reviewWildcards,
+			ID:        "wildcards",
+			Section:   "Changes to (Self)SubjectAccessReview",
+			on:        usual,
+			run:       reviewWildcards,
 			Statement: "A review whose resource or version is a wildcard is answered without conditions, for which object they would be about is not known.",
-			Want:      []string{"v1 configmaps: asked for conditions, Conditional", "* configmaps: asked for none, NoOpinion", "v1 *: asked for none, NoOpinion"},
+			Want: []string{
+				"v1 configmaps: asked for conditions, Conditional",
+				"* configmaps: asked for none, NoOpinion",
+				"v1 *: asked for none, NoOpinion",
+			},
 		},
 		{
-			ID: "versions", Section: "Authorizer requirements", on: usual, run: writeVersions,
+			ID:        "versions",
+			Section:   "Authorizer requirements",
+			on:        usual,
+			run:       writeVersions,
 			Statement: "Conditions are evaluated on both objects in the version of the request, whichever the stored object was made in.",
-			Want:      []string{"created as v1: object autoscaling/v1", "updated as v2: object autoscaling/v2, oldObject autoscaling/v2", "updated as v1: object autoscaling/v1, oldObject autoscaling/v1"},
+			Want: []string{
+				"created as v1: object autoscaling/v1",
+				"updated as v2: object autoscaling/v2, oldObject autoscaling/v2",
+				"updated as v1: object autoscaling/v1, oldObject autoscaling/v1",
+			},
 		},
 		{
-			ID: "conditions-review", Section: "Supporting webhooks through the AuthorizationConditionsReview API", on: usual, run: postConditions,
+			ID:        "conditions-review",
+			Section:   "Supporting webhooks through the AuthorizationConditionsReview API",
+			on:        usual,
+			run:       postConditions,
 			Statement: "kube-apiserver serves AuthorizationConditionsReview, as a webhook does, and evaluates what it has answered.",
 			Want:      []string{"true: Allow, evaluated by a0-deny", "false: NoOpinion, evaluated by a0-deny"},
 		},
 		{
-			ID: "impossible-decision", Section: "Supporting webhooks through the AuthorizationConditionsReview API", on: usual, run: insistOnDecisions,
+			ID:        "impossible-decision",
+			Section:   "Supporting webhooks through the AuthorizationConditionsReview API",
+			on:        usual,
+			run:       insistOnDecisions,
 			Statement: "What a webhook evaluates conditions to without being able to fails closed: an Allow of conditions that can only deny refuses what the authorizer behind allows (kubernetes/kubernetes#141959, and k8s.io/apiserver; the KEP does not say).",
 			Want:      []string{"NoOpinion: admitted, evaluated by a0", "Allow: refused, evaluated by a0"},
 		},
 		{
-			ID: "metric", Section: "Monitoring Requirements", on: usual, run: countDecisions,
+			ID:        "metric",
+			Section:   "Monitoring Requirements",
+			on:        usual,
+			run:       countDecisions,
 			Statement: `A conditional decision is counted by apiserver_authorization_decisions_total{decision="conditional"} (k8s.io/apiserver; the KEP names no metric).`,
 			Want:      []string{"conditional: 1 more of a0-deny", "allowed: 0 more of a0-deny"},
 		},
 		{
-			ID: "off-and-on", Section: "Feature Enablement and Rollback", on: usual, run: turnOffAndOn,
+			ID:        "off-and-on",
+			Section:   "Feature Enablement and Rollback",
+			on:        usual,
+			run:       turnOffAndOn,
 			Statement: "The gate is turned off, and on again, on the same data and with nothing else changed: conditions are asked for and enforced whenever it is on.",
-			Want:      []string{"on: asked for conditions, admitted", "off: asked for none, refused", "on again: asked for conditions, admitted"},
+			Want: []string{
+				"on: asked for conditions, admitted",
+				"off: asked for none, refused",
+				"on again: asked for conditions, admitted",
+			},
 		},
 		{
-			ID: "reload", Section: "Feature Enablement and Rollback", on: noContext, run: reloadContext,
+			ID:        "reload",
+			Section:   "Feature Enablement and Rollback",
+			on:        noContext,
+			run:       reloadContext,
 			Statement: "A webhook without a context for conditions is asked for none. Reloading the configuration turns them on and off for it while the API server runs.",
 			Want: []string{
 				"left out: asked for none, refused", "put in: asked for conditions, admitted", "taken out: asked for none, refused",
@@ -199,14 +232,23 @@ func insistOnDecisions(ctx context.Context, p *player) (lines []string, err erro
 // any resource.
 func reviewWildcards(ctx context.Context, p *player) (lines []string, err error) {
 	for _, resource := range []struct{ version, resource string }{{"v1", "configmaps"}, {"*", "configmaps"}, {"v1", "*"}} {
-		spec := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
-		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: resource.version, Resource: resource.resource, Namespace: "default"}
+		spec := vectors.SubjectAccessReviewSpec{
+			ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized},
+		}
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb:      "create",
+			Version:   resource.version,
+			Resource:  resource.resource,
+			Namespace: "default",
+		}
 		s := &script{verb: "create", chain: conditionalChain("a0", vectors.True)}
 		status, err := p.reviewUnder(ctx, subjectReview, spec, s)
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf("%s %s: asked %s, %s", resource.version, resource.resource, joinModes(s.modes), status.Decision()))
+		lines = append(lines,
+			fmt.Sprintf("%s %s: asked %s, %s", resource.version, resource.resource, joinModes(s.modes), status.Decision()),
+		)
 	}
 	return lines, nil
 }
@@ -232,14 +274,22 @@ func writeVersions(ctx context.Context, p *player) (lines []string, err error) {
 		{"created as v1", http.MethodPost, "v1"}, {"updated as v2", http.MethodPut, "v2"}, {"updated as v1", http.MethodPut, "v1"},
 	} {
 		path := "/apis/autoscaling/" + step.version + "/namespaces/default/horizontalpodautoscalers"
-		s := &script{verb: map[string]string{http.MethodPost: "create", http.MethodPut: "update"}[step.method], chain: conditionalChain("a0", vectors.True)}
+		s := &script{
+			verb:  map[string]string{http.MethodPost: "create", http.MethodPut: "update"}[step.method],
+			chain: conditionalChain("a0", vectors.True),
+		}
 		s.user, s.object = fmt.Sprintf("%s%d", userPrefix, p.n), strings.TrimSuffix(name, "-0")
 		if step.method == http.MethodPut {
 			path += "/" + name
 		}
-		body := map[string]any{"apiVersion": "autoscaling/" + step.version, "kind": "HorizontalPodAutoscaler", "metadata": map[string]any{"name": name}, "spec": map[string]any{
-			"maxReplicas": 2, "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
-		}}
+		body := map[string]any{
+			"apiVersion": "autoscaling/" + step.version,
+			"kind":       "HorizontalPodAutoscaler",
+			"metadata":   map[string]any{"name": name},
+			"spec": map[string]any{
+				"maxReplicas": 2, "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+			},
+		}
 		sent, err := p.observe(ctx, s, func() (answer, error) { return p.exchange(ctx, s.user, step.method, path, "", body) })
 		if err != nil {
 			return nil, err
@@ -260,8 +310,15 @@ const conditionsPath = "/apis/authorization.k8s.io/v1alpha1/authorizationconditi
 func postConditions(ctx context.Context, p *player) (lines []string, err error) {
 	name := placeOf(0, vectors.FailDeny) // the API server names the authorizer like this, too
 	for _, is := range []vectors.Truth{vectors.True, vectors.False} {
-		spec := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
-		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "configmaps", Namespace: "default"}
+		spec := vectors.SubjectAccessReviewSpec{
+			ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized},
+		}
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb:      "create",
+			Version:   "v1",
+			Resource:  "configmaps",
+			Namespace: "default",
+		}
 		s := &script{verb: "create", chain: conditionalChain(name, is)}
 		status, err := p.reviewUnder(ctx, subjectReview, spec, s)
 		if err != nil {
@@ -281,7 +338,13 @@ func postConditions(ctx context.Context, p *player) (lines []string, err error) 
 func (p *player) postSets(ctx context.Context, s *script, sets []vectors.ConditionSet) (string, error) {
 	s.object, s.events = "vector-review", nil
 	object := vectors.Object(object(aCreate().Request, s.object, 0))
-	body, err := p.said.wire.AskConditions(vectors.AuthorizationConditionsRequest{UID: "of-the-checks", ConditionSets: sets, ConditionData: vectors.ConditionData{Operation: "CREATE", Object: object}})
+	body, err := p.said.wire.AskConditions(
+		vectors.AuthorizationConditionsRequest{
+			UID:           "of-the-checks",
+			ConditionSets: sets,
+			ConditionData: vectors.ConditionData{Operation: "CREATE", Object: object},
+		},
+	)
 	if err != nil {
 		return "", err
 	}

@@ -105,8 +105,16 @@ func chainOf(length int, context string) []byte {
 
 func options(o Options, plain *server.Plain, gates map[string]bool) server.Options {
 	return server.Options{
-		Cell:    verdicts.Cell{Name: o.Release.Minor + "-gate", Provider: server.Local, Kubernetes: o.Release.Version, Gate: scenarios.GateDefault},
-		Release: o.Release, FeatureGates: gates, Binaries: o.Binaries, Plain: plain,
+		Cell: verdicts.Cell{
+			Name:       o.Release.Minor + "-gate",
+			Provider:   server.Local,
+			Kubernetes: o.Release.Version,
+			Gate:       scenarios.GateDefault,
+		},
+		Release:      o.Release,
+		FeatureGates: gates,
+		Binaries:     o.Binaries,
+		Plain:        plain,
 	}
 }
 

@@ -25,7 +25,19 @@ func enforcing(t *testing.T) {
 		t.Fatalf("%s/go.mod does not require k8s.io/kubernetes %s, the newest that there is", enforcer, version)
 	}
 	path, b := filepath.Join(t.TempDir(), "enforcing-apiserver"), &local.Binaries{}
-	if _, err := b.GoOutput(t.Context(), enforcer, "test", "-c", "-trimpath", "-vet=off", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion="+version+"+authzconf-enforcer", "-o", path, "."); err != nil {
+	if _, err := b.GoOutput(
+		t.Context(),
+		enforcer,
+		"test",
+		"-c",
+		"-trimpath",
+		"-vet=off",
+		"-ldflags",
+		"-s -w -X k8s.io/component-base/version.gitVersion="+version+"+authzconf-enforcer",
+		"-o",
+		path,
+		".",
+	); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("TEST_ASSET_KUBE_APISERVER", path)
@@ -69,7 +81,8 @@ func TestEnforcingServer(t *testing.T) {
 			}
 			results, totals, reading := judgeAll(all, w, play)
 			t.Logf("%s, %s: %v", play.Server, reading, totals)
-			if totals[verdicts.Passed] != can || can < 700 || len(results) != can || reading != vectors.Lazy || !strings.HasSuffix(play.Server, "+authzconf-enforcer") {
+			if totals[verdicts.Passed] != can || can < 700 || len(results) != can || reading != vectors.Lazy ||
+				!strings.HasSuffix(play.Server, "+authzconf-enforcer") {
 				t.Errorf("%d of %d passed, by %s, which reads chains %s", totals[verdicts.Passed], can, play.Server, reading)
 			}
 			for id, one := range results {
@@ -196,7 +209,11 @@ func fails(t *testing.T, fault, vector string) {
 }
 
 // judgeAll judges the vectors that can be played, by their IDs. One that was not played is invalid.
-func judgeAll(all []*vectors.Vector, w *wire.Revision, p *Play) (results map[string]vectors.Result, totals map[verdicts.Verdict]int, reading vectors.Reading) {
+func judgeAll(
+	all []*vectors.Vector,
+	w *wire.Revision,
+	p *Play,
+) (results map[string]vectors.Result, totals map[verdicts.Verdict]int, reading vectors.Reading) {
 	seen := map[string]*VectorEvidence{}
 	for _, s := range p.Seen {
 		seen[s.Vector] = s

@@ -55,7 +55,13 @@ func Run(ctx context.Context, all []*vectors.Vector, o Options) (*Play, error) {
 	}
 	// The usual configuration always runs, and runs first: an API server that does not start with another one is
 	// compared with it.
-	for i, k := range []kind{{gate: "on", plugin: "on"}, {gate: "on", plugin: "off"}, {gate: "off", plugin: "on"}, {gate: "off", plugin: "off"}, {gate: "rolledBack", plugin: "on"}} {
+	for i, k := range []kind{
+		{gate: "on", plugin: "on"},
+		{gate: "on", plugin: "off"},
+		{gate: "off", plugin: "on"},
+		{gate: "off", plugin: "off"},
+		{gate: "rolledBack", plugin: "on"},
+	} {
 		if i > 0 && byKind[k] == nil {
 			continue
 		}

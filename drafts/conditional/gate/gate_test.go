@@ -15,7 +15,9 @@ func TestUnknownGate(t *testing.T) {
 	}
 	t.Setenv("TEST_ASSET_KUBE_APISERVER", "")
 	play, err := Run(t.Context(), nil, Options{Release: local.Newest(), Binaries: &local.Binaries{}, Wire: wire.Merged, Played: func() {}})
-	if want := "kube-apiserver v" + local.Newest().Version + " does not know the gate ConditionalAuthorization"; err == nil || err.Error() != want || play != nil {
+	if want := "kube-apiserver v" + local.Newest().Version + " does not know the gate ConditionalAuthorization"; err == nil ||
+		err.Error() != want ||
+		play != nil {
 		t.Errorf("%v, %v; want %s", play, err, want)
 	}
 }

@@ -40,8 +40,10 @@ func parsed(t *testing.T, text string) []*vectors.Vector {
 func right() *Play {
 	allow := []vectors.Condition{{ID: "a", Effect: vectors.Allow, Type: "example.com/t", Condition: "x"}}
 	refused := &Sent{
-		Code: http.StatusForbidden, Events: []string{"asked a0", "admission", "evaluates a0", "asked a1"},
-		Message: `configmaps "c" is forbidden: User "u" cannot create resource "configmaps" in API group ""`, Annotations: map[string]string{conditionalAnnotation: "true"},
+		Code:        http.StatusForbidden,
+		Events:      []string{"asked a0", "admission", "evaluates a0", "asked a1"},
+		Message:     `configmaps "c" is forbidden: User "u" cannot create resource "configmaps" in API group ""`,
+		Annotations: map[string]string{conditionalAnnotation: "true"},
 	}
 	review := func() *vectors.SubjectAccessReviewStatus {
 		return &vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{

@@ -24,7 +24,14 @@ const (
 // review asks the API server about the request of a vector, by reviews of all kinds.
 func (p *player) review(ctx context.Context, m *vectors.APIServer, observation *VectorEvidence) (err error) {
 	q, spec := sentFor(m), vectors.SubjectAccessReviewSpec{}
-	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: q.Verb, Group: q.APIGroup, Version: q.APIVersion, Resource: q.Resource, Subresource: q.Subresource, Namespace: "default"}
+	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb:        q.Verb,
+		Group:       q.APIGroup,
+		Version:     q.APIVersion,
+		Resource:    q.Resource,
+		Subresource: q.Subresource,
+		Namespace:   "default",
+	}
 	if q.Mode != "None" {
 		spec.ConditionalAuthorization = &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Mode(q.Mode)}
 	}
@@ -41,7 +48,12 @@ func (p *player) review(ctx context.Context, m *vectors.APIServer, observation *
 }
 
 // reviewAs posts a review of a kind about a request, and returns its status and the webhooks that were asked.
-func (p *player) reviewAs(ctx context.Context, kind string, spec vectors.SubjectAccessReviewSpec, chain []vectors.Authorizer) (*vectors.SubjectAccessReviewStatus, []string, error) {
+func (p *player) reviewAs(
+	ctx context.Context,
+	kind string,
+	spec vectors.SubjectAccessReviewSpec,
+	chain []vectors.Authorizer,
+) (*vectors.SubjectAccessReviewStatus, []string, error) {
 	s := &script{verb: spec.ResourceAttributes.Verb, chain: chain}
 	status, err := p.reviewUnder(ctx, kind, spec, s)
 	return status, s.events, err
@@ -49,7 +61,12 @@ func (p *player) reviewAs(ctx context.Context, kind string, spec vectors.Subject
 
 // reviewUnder posts a review of a kind under a script and returns its status. The review is about a new user, or posted
 // by that user.
-func (p *player) reviewUnder(ctx context.Context, kind string, spec vectors.SubjectAccessReviewSpec, s *script) (*vectors.SubjectAccessReviewStatus, error) {
+func (p *player) reviewUnder(
+	ctx context.Context,
+	kind string,
+	spec vectors.SubjectAccessReviewSpec,
+	s *script,
+) (*vectors.SubjectAccessReviewStatus, error) {
 	p.n++
 	s.user = fmt.Sprintf("%s%d", userPrefix, p.n)
 	spec.User = s.user

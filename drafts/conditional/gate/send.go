@@ -19,7 +19,14 @@ import (
 
 // kinds are the kinds of the objects that requests are sent for, by resource. The kind is empty for resources without
 // an object of the harness.
-var kinds = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "leases": "Lease", "pods": "", "nodes": "", "clusterroles": "ClusterRole"}
+var kinds = map[string]string{
+	"configmaps":   "ConfigMap",
+	"deployments":  "Deployment",
+	"leases":       "Lease",
+	"pods":         "",
+	"nodes":        "",
+	"clusterroles": "ClusterRole",
+}
 
 var methods = map[string]string{
 	"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete,
@@ -44,7 +51,10 @@ func object(q vectors.Request, label string, number int) map[string]any {
 	}
 	if q.Resource == "deployments" {
 		pod := map[string]any{"containers": []any{map[string]any{"name": "c", "image": "none.invalid/none"}}}
-		o["spec"] = map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": pod}}
+		o["spec"] = map[string]any{
+			"selector": map[string]any{"matchLabels": labels},
+			"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": pod},
+		}
 	}
 	if q.Resource == "clusterroles" { // its user does not have this permission, so the API server checks escalate
 		o["rules"] = []any{map[string]any{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}}

@@ -74,7 +74,12 @@ var errRefused = errors.New("the authorizer's error")
 
 func (w *webhooks) handler() http.Handler {
 	mux := http.NewServeMux()
-	for path, answer := range map[string]func(*script, string, []byte) ([]byte, error){"/authorize/": w.access, reference.ConditionsPath + "/": w.conditions, "/mutate/": w.mutate, "/validate/": w.validate} {
+	for path, answer := range map[string]func(*script, string, []byte) ([]byte, error){
+		"/authorize/":                  w.access,
+		reference.ConditionsPath + "/": w.conditions,
+		"/mutate/":                     w.mutate,
+		"/validate/":                   w.validate,
+	} {
 		mux.HandleFunc(path, func(out http.ResponseWriter, req *http.Request) {
 			body, err := io.ReadAll(io.LimitReader(req.Body, 4<<20))
 			w.mu.Lock()
@@ -132,7 +137,9 @@ func (w *webhooks) access(s *script, place string, body []byte) ([]byte, error) 
 	}
 	status = a.Answer()
 	if spec.Mode() == vectors.None && a.Status == nil && a.Decision == vectors.Conditional {
-		status = vectors.SubjectAccessReviewStatus{Denied: slices.ContainsFunc(a.Conditions, func(c vectors.EvaluatedCondition) bool { return c.Effect == vectors.Deny })}
+		status = vectors.SubjectAccessReviewStatus{
+			Denied: slices.ContainsFunc(a.Conditions, func(c vectors.EvaluatedCondition) bool { return c.Effect == vectors.Deny }),
+		}
 	}
 	answer, err := w.wire.AnswerAccess(status)
 	if sent, readErr := w.wire.ReadAccess(answer); err == nil && readErr == nil && sent.ConditionsChain != nil {
@@ -163,7 +170,11 @@ func (w *webhooks) conditions(s *script, place string, body []byte) ([]byte, err
 		}
 		d, failed := evaluate(a, q.ConditionSets, max(number, 0))
 		d = cmp.Or(s.insists, d)
-		out := vectors.AuthorizationConditionsResponse{Allowed: d == vectors.Allow, Denied: d == vectors.Deny, Reason: explain(a, d, max(number, 0))}
+		out := vectors.AuthorizationConditionsResponse{
+			Allowed: d == vectors.Allow,
+			Denied:  d == vectors.Deny,
+			Reason:  explain(a, d, max(number, 0)),
+		}
 		if failed {
 			out.EvaluationError = "a condition is in error"
 		}

@@ -32,8 +32,19 @@ func TestConditions(t *testing.T) {
 		{"twice", "evaluates what nobody has answered", append(set("x"), set("x")...), of("vector-1-0"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &webhooks{wire: wire.Seed, now: &script{user: "u", verb: "create", object: "vector-1", chain: v.Chain, answeredSets: map[string][]vectors.ConditionSet{}}}
-			asks := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
+			w := &webhooks{
+				wire: wire.Seed,
+				now: &script{
+					user:         "u",
+					verb:         "create",
+					object:       "vector-1",
+					chain:        v.Chain,
+					answeredSets: map[string][]vectors.ConditionSet{},
+				},
+			}
+			asks := vectors.SubjectAccessReviewSpec{
+				ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized},
+			}
 			asks.User, asks.ResourceAttributes = "u", &authorizationv1.ResourceAttributes{Verb: "create", Resource: "configmaps"}
 			review, err := w.wire.AskAccess(asks)
 			if err != nil {
@@ -42,7 +53,12 @@ func TestConditions(t *testing.T) {
 			if _, err := w.access(w.now, placeOf(0, vectors.FailDeny), review); err != nil {
 				t.Fatal(err)
 			}
-			body, err := w.wire.AskConditions(vectors.AuthorizationConditionsRequest{ConditionSets: c.sent, ConditionData: vectors.ConditionData{Operation: "CREATE", Object: c.object}})
+			body, err := w.wire.AskConditions(
+				vectors.AuthorizationConditionsRequest{
+					ConditionSets: c.sent,
+					ConditionData: vectors.ConditionData{Operation: "CREATE", Object: c.object},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

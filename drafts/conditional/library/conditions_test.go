@@ -98,7 +98,15 @@ func markdown(r *Report) string {
 	}{{"divergence", r.Divergences}, {"absent", r.Absent}} {
 		fmt.Fprintf(&b, "\n| %s | vectors | the KEP | the library | where |\n|---|--:|---|---|---|\n", part.title)
 		for _, d := range part.all {
-			fmt.Fprintf(&b, "| %s | %d | %s | %s | `%s` |\n", d.Name, d.Seen, d.Says, d.Instead, strings.ReplaceAll(d.Upstream, "; ", "`, `"))
+			fmt.Fprintf(
+				&b,
+				"| %s | %d | %s | %s | `%s` |\n",
+				d.Name,
+				d.Seen,
+				d.Says,
+				d.Instead,
+				strings.ReplaceAll(d.Upstream, "; ", "`, `"),
+			)
 		}
 	}
 	return b.String()

@@ -95,7 +95,12 @@ func (r *libraryRun) chain(all []vectors.Authorizer) (authorizer.Authorizer, err
 
 // evaluate runs the second phase for one object. The server evaluates first what it can evaluate itself. The
 // authorizers evaluate the rest.
-func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, d authorizer.ConditionsAwareDecision, object int) (vectors.Decision, string, error) {
+func (r *libraryRun) evaluate(
+	ctx context.Context,
+	chain authorizer.Authorizer,
+	d authorizer.ConditionsAwareDecision,
+	object int,
+) (vectors.Decision, string, error) {
 	data := record{object: object}
 	if len(r.m.Server.BuiltinTypes) > 0 {
 		d = authorizer.PartiallyEvaluateConditionsAwareDecision(ctx, d, data, r.builtin)
@@ -111,7 +116,11 @@ func (r *libraryRun) evaluate(ctx context.Context, chain authorizer.Authorizer, 
 }
 
 // builtin is the server's own evaluator. What it fails at is left to the authorizer.
-func (r *libraryRun) builtin(ctx context.Context, c authorizer.Condition, data authorizer.ConditionsData) authorizer.ConditionEvaluationResult {
+func (r *libraryRun) builtin(
+	ctx context.Context,
+	c authorizer.Condition,
+	data authorizer.ConditionsData,
+) authorizer.ConditionEvaluationResult {
 	cond := c.(condition)
 	truth := cond.PerObject[data.(record).object]
 	if cond.Builtin != "" {
@@ -155,7 +164,9 @@ func (r *libraryRun) union(a *vectors.Authorizer, sets []vectors.ConditionSet) (
 				one.Decision = (&vectors.SubjectAccessReviewStatus{Allowed: s.Allowed, Denied: s.Denied}).Decision()
 			}
 			for _, c := range s.Conditions {
-				one.Conditions = append(one.Conditions, vectors.EvaluatedCondition{Condition: c, PerObject: slices.Repeat([]vectors.Truth{a.Truths[c.ID]}, r.m.Objects)})
+				one.Conditions = append(one.Conditions,
+					vectors.EvaluatedCondition{Condition: c, PerObject: slices.Repeat([]vectors.Truth{a.Truths[c.ID]}, r.m.Objects)},
+				)
 			}
 			inner = &link{run: r, a: &one}
 		}
@@ -212,18 +223,23 @@ func (l *link) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 	return authorizer.ConditionsAwareDecisionConditionsMap(byEffect[vectors.Deny], byEffect[vectors.NoOpinion], byEffect[vectors.Allow])
 }
 
-func (l *link) EvaluateConditions(ctx context.Context, d authorizer.ConditionsAwareDecision, data authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (l *link) EvaluateConditions(
+	ctx context.Context,
+	d authorizer.ConditionsAwareDecision,
+	data authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	noteName(&l.run.want.EvaluatedBy, l.a.Name)
 	if l.a.Cannot {
 		return authorizer.AuthorizerFunc(nil).EvaluateConditions(ctx, d, data)
 	}
-	return d.ConditionsMap().Evaluate(ctx, data, func(_ context.Context, c authorizer.Condition, data authorizer.ConditionsData) (bool, error) {
-		truth := c.(condition).PerObject[data.(record).object]
-		if truth == vectors.Error {
-			return false, errors.New("the condition's error")
-		}
-		return truth == vectors.True, nil
-	})
+	return d.ConditionsMap().
+		Evaluate(ctx, data, func(_ context.Context, c authorizer.Condition, data authorizer.ConditionsData) (bool, error) {
+			truth := c.(condition).PerObject[data.(record).object]
+			if truth == vectors.Error {
+				return false, errors.New("the condition's error")
+			}
+			return truth == vectors.True, nil
+		})
 }
 
 type condition struct{ vectors.EvaluatedCondition }

@@ -41,9 +41,14 @@ func counted(t *testing.T) map[string]float64 {
 
 // conditional is an authorizer with one condition that has a value for each object.
 func conditional(name string, effect vectors.Decision, perObject ...vectors.Truth) vectors.Authorizer {
-	return vectors.Authorizer{Name: name, Decision: vectors.Conditional, FailureMode: vectors.FailDeny, Conditions: []vectors.EvaluatedCondition{{
-		Condition: vectors.Condition{ID: "example.com/a", Effect: effect, Type: "example.com/t", Condition: "x"}, PerObject: perObject,
-	}}}
+	return vectors.Authorizer{
+		Name:        name,
+		Decision:    vectors.Conditional,
+		FailureMode: vectors.FailDeny,
+		Conditions: []vectors.EvaluatedCondition{{
+			Condition: vectors.Condition{ID: "example.com/a", Effect: effect, Type: "example.com/t", Condition: "x"}, PerObject: perObject,
+		}},
+	}
 }
 
 // TestMetrics checks how the decisions of authorizers are counted. A conditional decision is counted as conditional,
@@ -73,7 +78,11 @@ func TestMetrics(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			metrics.ResetMetricsForTest()
-			m := &vectors.APIServer{Chain: c.chain, Objects: 1, Request: vectors.Request{Verb: "create", Resource: "configmaps", Mode: c.mode}}
+			m := &vectors.APIServer{
+				Chain:   c.chain,
+				Objects: 1,
+				Request: vectors.Request{Verb: "create", Resource: "configmaps", Mode: c.mode},
+			}
 			if len(c.chain[0].Conditions) > 0 {
 				m.Objects = len(c.chain[0].Conditions[0].PerObject)
 			}

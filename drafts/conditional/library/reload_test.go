@@ -56,7 +56,13 @@ func TestReloadBetweenPhases(t *testing.T) {
 				t.Errorf("%s, %v; want %s, %q", got, err, c.decision, c.problem)
 			}
 			if !slices.Equal(run.want.EvaluatedBy, c.evaluatedBy) || len(oldRun.want.EvaluatedBy) > 0 || len(run.want.Asked) > 0 {
-				t.Errorf("evaluated by %v, before by %v, asked %v; want %v and nobody", run.want.EvaluatedBy, oldRun.want.EvaluatedBy, run.want.Asked, c.evaluatedBy)
+				t.Errorf(
+					"evaluated by %v, before by %v, asked %v; want %v and nobody",
+					run.want.EvaluatedBy,
+					oldRun.want.EvaluatedBy,
+					run.want.Asked,
+					c.evaluatedBy,
+				)
 			}
 		})
 	}

@@ -28,7 +28,8 @@ func TestSecondary(t *testing.T) {
 	}
 	found := 0
 	for _, v := range all {
-		if v.APIServer == nil || len(v.APIServer.Chain) == 0 || len(v.APIServer.Chain[0].Conditions) == 0 || !v.APIServer.Chain[0].Conditions[0].Secondary {
+		if v.APIServer == nil || len(v.APIServer.Chain) == 0 || len(v.APIServer.Chain[0].Conditions) == 0 ||
+			!v.APIServer.Chain[0].Conditions[0].Secondary {
 			continue
 		}
 		found++

@@ -65,14 +65,30 @@ func whole(d authorizer.ConditionsAwareDecision) string {
 		possible = append(possible, p.String())
 	}
 	slices.Sort(possible)
-	return fmt.Sprintf("%s possible %v fails %s decided %t maps %v", d, possible, d.FailureDecision(), d.ContainsUnconditionalAllowOrDeny(), maps(d))
+	return fmt.Sprintf(
+		"%s possible %v fails %s decided %t maps %v",
+		d,
+		possible,
+		d.FailureDecision(),
+		d.ContainsUnconditionalAllowOrDeny(),
+		maps(d),
+	)
 }
 
 // maps are the conditions of a decision.
 func maps(d authorizer.ConditionsAwareDecision) (out []string) {
 	if d.IsConditionsMap() {
 		m := d.ConditionsMap()
-		return []string{fmt.Sprintf("%s %d %v %v %v", m.FailureDecision(), m.Length(), ids(m.DenyConditions()), ids(m.NoOpinionConditions()), ids(m.AllowConditions()))}
+		return []string{
+			fmt.Sprintf(
+				"%s %d %v %v %v",
+				m.FailureDecision(),
+				m.Length(),
+				ids(m.DenyConditions()),
+				ids(m.NoOpinionConditions()),
+				ids(m.AllowConditions()),
+			),
+		}
 	}
 	for name, inner := range d.UnionedDecisions() {
 		out = append(out, fmt.Sprint(name, maps(inner)))
@@ -118,7 +134,10 @@ func calls(ctx context.Context) (out []string) {
 		}
 	}
 	for _, c := range chains() {
-		text, err := describePhases(ctx, &vectors.APIServer{Server: vectors.Server{BuiltinTypes: []string{"example.com/here"}}, Chain: c, Objects: 1})
+		text, err := describePhases(
+			ctx,
+			&vectors.APIServer{Server: vectors.Server{BuiltinTypes: []string{"example.com/here"}}, Chain: c, Objects: 1},
+		)
 		say("a chain", fmt.Sprint(text, " ", err))
 	}
 	return slices.Concat(out, built(), evaluated(ctx))
@@ -129,19 +148,29 @@ func calls(ctx context.Context) (out []string) {
 func chains() (out [][]vectors.Authorizer) {
 	conditions := func(kind vectors.Decision, is vectors.Truth, where string) vectors.EvaluatedCondition {
 		return vectors.EvaluatedCondition{
-			Condition: vectors.Condition{ID: strings.ToLower(fmt.Sprint(kind, "-", is, "-", where)), Effect: kind, Type: "example.com/" + where, Condition: "x"},
+			Condition: vectors.Condition{
+				ID:        strings.ToLower(fmt.Sprint(kind, "-", is, "-", where)),
+				Effect:    kind,
+				Type:      "example.com/" + where,
+				Condition: "x",
+			},
 			PerObject: []vectors.Truth{is},
 		}
 	}
 	words := map[string]vectors.Authorizer{
-		"allow": {Decision: vectors.Allow, Reason: "granted", Error: true}, "deny": {Decision: vectors.Deny, Reason: "forbidden", Error: true},
-		"unsure": {Decision: vectors.NoOpinion, Reason: "unsure", Error: true}, "silent": {Decision: vectors.NoOpinion},
+		"allow":  {Decision: vectors.Allow, Reason: "granted", Error: true},
+		"deny":   {Decision: vectors.Deny, Reason: "forbidden", Error: true},
+		"unsure": {Decision: vectors.NoOpinion, Reason: "unsure", Error: true},
+		"silent": {Decision: vectors.NoOpinion},
 	}
 	for _, where := range []string{"here", "there"} {
 		for _, is := range []vectors.Truth{vectors.True, vectors.False, vectors.Error} {
 			for _, kind := range []vectors.Decision{vectors.Allow, vectors.Deny} {
 				c := []vectors.EvaluatedCondition{conditions(kind, is, where)}
-				words[strings.ToLower(string(kind))+"-"+string(is)+"-"+where] = vectors.Authorizer{Decision: vectors.Conditional, Conditions: c}
+				words[strings.ToLower(string(kind))+"-"+string(is)+"-"+where] = vectors.Authorizer{
+					Decision:   vectors.Conditional,
+					Conditions: c,
+				}
 			}
 		}
 	}
@@ -185,7 +214,10 @@ func built() (out []string) {
 		say("invalid NoOpinion", authorizer.ConditionsAwareDecisionConditionsMap(deny, only(invalid), only(one)))
 		say("invalid Allow", authorizer.ConditionsAwareDecisionConditionsMap(deny, nil, only(invalid)))
 	}
-	say("invalid type", authorizer.ConditionsAwareDecisionConditionsMap(nil, nil, only(authorizer.GenericCondition{ID: "one", Type: "not valid/"})))
+	say(
+		"invalid type",
+		authorizer.ConditionsAwareDecisionConditionsMap(nil, nil, only(authorizer.GenericCondition{ID: "one", Type: "not valid/"})),
+	)
 	lists := [][]authorizer.Condition{only(named("d"), named("e")), only(named("n")), only(named("a"))}
 	kept := authorizer.ConditionsAwareDecisionConditionsMap(lists[0], lists[1], lists[2])
 	for _, l := range lists {
@@ -206,7 +238,15 @@ func built() (out []string) {
 		}
 		d := u.ToDecision()
 		u.Add("later", kept)
-		out = append(out, fmt.Sprintf("a union of %q: fails %s decided %t: %s", adds, u.FailureDecision(), u.ContainsUnconditionalAllowOrDeny(), whole(d)))
+		out = append(out,
+			fmt.Sprintf(
+				"a union of %q: fails %s decided %t: %s",
+				adds,
+				u.FailureDecision(),
+				u.ContainsUnconditionalAllowOrDeny(),
+				whole(d),
+			),
+		)
 	}
 	return out
 }
@@ -222,7 +262,11 @@ func (w wrong) ConditionsAwareAuthorize(context.Context, authorizer.Attributes) 
 	return authorizer.ConditionsAwareDecisionConditionsMap([]authorizer.Condition{named("d")}, nil, nil)
 }
 
-func (w wrong) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (w wrong) EvaluateConditions(
+	context.Context,
+	authorizer.ConditionsAwareDecision,
+	authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	return authorizer.Decision(w), "because", nil
 }
 
@@ -231,7 +275,11 @@ func evaluated(ctx context.Context) (out []string) {
 	say := func(what, text string) { out = append(out, what+": "+text) }
 	yes, no := authorizer.ConditionEvaluationResultBoolean(true), authorizer.ConditionEvaluationResultBoolean(false)
 	results := map[string]authorizer.ConditionEvaluationResult{
-		"true": yes, "false": no, "error": authorizer.ConditionEvaluationResultError(errors.New("bad")), "nil error": authorizer.ConditionEvaluationResultError(nil), "none": {},
+		"true":      yes,
+		"false":     no,
+		"error":     authorizer.ConditionEvaluationResultError(errors.New("bad")),
+		"nil error": authorizer.ConditionEvaluationResultError(nil),
+		"none":      {},
 	}
 	for _, name := range []string{"true", "false", "error", "nil error", "none"} {
 		r := results[name]
@@ -241,9 +289,15 @@ func evaluated(ctx context.Context) (out []string) {
 			lists[i] = append(lists[i][:1:1], named("first", r), named("second", r))
 			d := authorizer.ConditionsAwareDecisionConditionsMap(lists[0], lists[1], lists[2])
 			say(effect+" is "+name, whole(authorizer.PartiallyEvaluateConditionsAwareDecision(ctx, d, record{}, nil)))
-			say(effect+" is "+name, parts(d.ConditionsMap().Evaluate(ctx, record{}, func(context.Context, authorizer.Condition, authorizer.ConditionsData) (bool, error) {
-				return false, nil
-			})))
+			say(
+				effect+" is "+name,
+				parts(
+					d.ConditionsMap().
+						Evaluate(ctx, record{}, func(context.Context, authorizer.Condition, authorizer.ConditionsData) (bool, error) {
+							return false, nil
+						}),
+				),
+			)
 		}
 	}
 	for _, odd := range []wrong{7, wrong(authorizer.DecisionAllow)} {
@@ -251,10 +305,16 @@ func evaluated(ctx context.Context) (out []string) {
 		parts := parts(chain.EvaluateConditions(ctx, chain.ConditionsAwareAuthorize(ctx, nil), record{}))
 		say(fmt.Sprintf("a union whose authorizer evaluates to %d", odd), parts)
 	}
-	chain, _ := union.New(union.NamedAuthorizer{AuthorizerName: "a", Authorizer: authorizer.AuthorizerFunc(nil)}, union.NamedAuthorizer{AuthorizerName: "c", Authorizer: authorizer.AuthorizerFunc(nil)})
+	chain, _ := union.New(
+		union.NamedAuthorizer{AuthorizerName: "a", Authorizer: authorizer.AuthorizerFunc(nil)},
+		union.NamedAuthorizer{AuthorizerName: "c", Authorizer: authorizer.AuthorizerFunc(nil)},
+	)
 	allow, deny := []authorizer.Condition{named("may")}, []authorizer.Condition{named("must-not")}
 	for _, d := range []authorizer.ConditionsAwareDecision{
-		{}, authorizer.ConditionsAwareDecisionAllow("", nil), authorizer.ConditionsAwareDecisionConditionsMap(nil, nil, allow), authorizer.ConditionsAwareDecisionConditionsMap(deny, nil, allow),
+		{},
+		authorizer.ConditionsAwareDecisionAllow("", nil),
+		authorizer.ConditionsAwareDecisionConditionsMap(nil, nil, allow),
+		authorizer.ConditionsAwareDecisionConditionsMap(deny, nil, allow),
 	} {
 		say("a union evaluates what is not one", parts(chain.EvaluateConditions(ctx, d, record{})))
 	}

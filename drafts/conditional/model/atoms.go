@@ -77,11 +77,15 @@ var (
 // The atoms. Their truth is computed in Go, independently of CEL.
 var (
 	sureAtoms = []*atom{
-		always, never,
+		always,
+		never,
 		sure(`1 / 0 == 1`, func(*facts) vectors.Truth { return vectors.Error }),
 		sure(`request.verb == "create"`, func(f *facts) vectors.Truth { return truth(f.verb == "create") }),
 		sure(`request.userInfo.username == "alice"`, func(f *facts) vectors.Truth { return truth(f.user == "alice") }),
-		sure(`request.userInfo.username in ["alice", "bob"]`, func(f *facts) vectors.Truth { return truth(f.user == "alice" || f.user == "bob") }),
+		sure(
+			`request.userInfo.username in ["alice", "bob"]`,
+			func(f *facts) vectors.Truth { return truth(f.user == "alice" || f.user == "bob") },
+		),
 		sure(`"dev" in request.userInfo.groups`, func(f *facts) vectors.Truth { return truth(slices.Contains(f.groups, "dev")) }),
 		sure(`request.userInfo.groups.exists(g, g.startsWith("d"))`, func(f *facts) vectors.Truth {
 			return truth(slices.ContainsFunc(f.groups, func(g string) bool { return strings.HasPrefix(g, "d") }))
@@ -124,13 +128,22 @@ var (
 		open(`"env" in object.metadata.labels`, field(object, func(_ *facts, o vectors.Object) (bool, bool) {
 			return hasField(o, "metadata", "labels", "env"), hasField(o, "metadata", "labels")
 		})),
-		open(`oldObject.metadata.name == "gold"`, field(old, func(_ *facts, o vectors.Object) (bool, bool) { return hasName(o, "gold"), true })),
+		open(
+			`oldObject.metadata.name == "gold"`,
+			field(old, func(_ *facts, o vectors.Object) (bool, bool) { return hasName(o, "gold"), true }),
+		),
 		// These atoms have known values in places that the pruning of cel-go does not reach.
-		open(`object.metadata.name == request.userInfo.username`, field(object, func(f *facts, o vectors.Object) (bool, bool) { return hasName(o, f.user), true })),
-		open(`object.metadata.finalizers.all(f, f != request.userInfo.username)`, field(object, func(f *facts, o vectors.Object) (bool, bool) {
-			all, isThere, _ := unstructured.NestedStringSlice(o, "metadata", "finalizers")
-			return !slices.Contains(all, f.user), isThere
-		})),
+		open(
+			`object.metadata.name == request.userInfo.username`,
+			field(object, func(f *facts, o vectors.Object) (bool, bool) { return hasName(o, f.user), true }),
+		),
+		open(
+			`object.metadata.finalizers.all(f, f != request.userInfo.username)`,
+			field(object, func(f *facts, o vectors.Object) (bool, bool) {
+				all, isThere, _ := unstructured.NestedStringSlice(o, "metadata", "finalizers")
+				return !slices.Contains(all, f.user), isThere
+			}),
+		),
 		{
 			text: `request.userInfo.groups.exists(g, g == object.spec.class)`,
 			early: func(f *facts) vectors.Truth {

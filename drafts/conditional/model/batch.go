@@ -128,7 +128,10 @@ type LoadedAuthorizer interface {
 }
 
 // askAccess asks the first phase as a webhook is asked: only JSON is exchanged.
-func (o Exploration) askAccess(loaded LoadedAuthorizer, spec vectors.SubjectAccessReviewSpec) (json.RawMessage, *vectors.SubjectAccessReviewStatus, error) {
+func (o Exploration) askAccess(
+	loaded LoadedAuthorizer,
+	spec vectors.SubjectAccessReviewSpec,
+) (json.RawMessage, *vectors.SubjectAccessReviewStatus, error) {
 	question, err := o.Wire.AskAccess(spec)
 	if err != nil {
 		return nil, nil, err

@@ -88,7 +88,13 @@ func (f *facts) spec() *vectors.SubjectAccessReviewSpec {
 	if f.hasTeam {
 		s.Extra = map[string]authorizationv1.ExtraValue{"team": {f.team}}
 	}
-	s.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: f.verb, Group: "example.com", Version: "v1", Resource: "things", Name: f.name}
+	s.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb:     f.verb,
+		Group:    "example.com",
+		Version:  "v1",
+		Resource: "things",
+		Name:     f.name,
+	}
 	return s
 }
 

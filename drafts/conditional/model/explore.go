@@ -125,7 +125,11 @@ type Counts struct {
 
 // NewCounts returns counts of nothing.
 func NewCounts() Counts {
-	return Counts{ByFailureMode: map[vectors.FailureMode]int{}, ByAnswer: map[vectors.Decision]int{}, ByDecision: map[vectors.Decision]int{}}
+	return Counts{
+		ByFailureMode: map[vectors.FailureMode]int{},
+		ByAnswer:      map[vectors.Decision]int{},
+		ByDecision:    map[vectors.Decision]int{},
+	}
 }
 
 // Add adds other counts.

@@ -61,7 +61,11 @@ func (o Exploration) readStatuses(cases []*generatedCase, b *Batch) (statuses []
 
 // firstDisagreement returns the first case in which the two phases do not decide as one phase does, and the reason. The
 // reason is empty if there is no such case.
-func (o Exploration) firstDisagreement(cases []*generatedCase, statuses []*vectors.SubjectAccessReviewStatus, b *Batch) (at int, reason string) {
+func (o Exploration) firstDisagreement(
+	cases []*generatedCase,
+	statuses []*vectors.SubjectAccessReviewStatus,
+	b *Batch,
+) (at int, reason string) {
 	for i, t := range cases {
 		if reason := o.compare(t, statuses[i/objects], b.Reviews[i/objects].Evaluations, i%objects); reason != "" {
 			return i, reason
@@ -72,7 +76,12 @@ func (o Exploration) firstDisagreement(cases []*generatedCase, statuses []*vecto
 
 // compare returns why the two phases do not decide a case as one phase does. object is the number of the object of the
 // case. The reason is empty if they do.
-func (o Exploration) compare(t *generatedCase, status *vectors.SubjectAccessReviewStatus, evaluations []Evaluation, object int) (reason string) {
+func (o Exploration) compare(
+	t *generatedCase,
+	status *vectors.SubjectAccessReviewStatus,
+	evaluations []Evaluation,
+	object int,
+) (reason string) {
 	if err := o.Wire.Rules.Validate(*status, vectors.Optimized); err != nil {
 		return "the answer breaks a rule: " + err.Error()
 	}

@@ -65,7 +65,10 @@ func (t *generatedCase) smaller() (out []*generatedCase) {
 	less(len(t.facts.groups) > 0, func(f *facts) { f.groups = nil })
 	less(t.facts.hasTeam, func(f *facts) { f.hasTeam = false })
 	less(t.facts.name != "", func(f *facts) { f.name = "" })
-	for _, which := range []func(*facts) *vectors.Object{func(f *facts) *vectors.Object { return &f.object }, func(f *facts) *vectors.Object { return &f.old }} {
+	for _, which := range []func(*facts) *vectors.Object{
+		func(f *facts) *vectors.Object { return &f.object },
+		func(f *facts) *vectors.Object { return &f.old },
+	} {
 		o := *which(t.facts)
 		for _, path := range [][]string{{"metadata", "labels"}, {"metadata", "finalizers"}, {"spec", "replicas"}, {"spec", "class"}, {"spec"}} {
 			less(hasField(o, path...), func(f *facts) {

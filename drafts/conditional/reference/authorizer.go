@@ -127,7 +127,11 @@ func (a *Authorizer) Evaluate(req *vectors.AuthorizationConditionsRequest) vecto
 		case invalid != nil:
 			return concrete(vectors.Deny, "a set is not valid", fmt.Errorf("conditionSets[%d]: %w", i, invalid))
 		case set.AuthorizerName != a.setName(), set.ConditionsChain != nil: // this authorizer never sends sets of sets
-			return concrete(vectors.Deny, "a set of another authorizer", fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.setName()))
+			return concrete(
+				vectors.Deny,
+				"a set of another authorizer",
+				fmt.Errorf("conditionSets[%d]: authorizerName %q: it is %q", i, set.AuthorizerName, a.setName()),
+			)
 		case set.Allowed:
 			return concrete(vectors.Allow, "allowed without conditions", ignored)
 		case set.Denied:

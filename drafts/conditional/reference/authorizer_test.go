@@ -28,8 +28,16 @@ func asking() vectors.SubjectAccessReviewSpec {
 // time between two that allow on a condition and two that deny. The conditions of each answer must be evaluated as its
 // own snapshot says.
 func TestDecisionsAreOfOneSnapshot(t *testing.T) {
-	one := snapshot(t, vectors.Policy{ID: "a1", Effect: vectors.Allow, Expression: `object.v == 1`}, vectors.Policy{ID: "a2", Effect: vectors.Allow, Expression: `object.v == 2`})
-	two := snapshot(t, vectors.Policy{ID: "d1", Effect: vectors.Deny, Expression: `object.v == 1`}, vectors.Policy{ID: "d2", Effect: vectors.Deny, Expression: `object.v == 2`})
+	one := snapshot(
+		t,
+		vectors.Policy{ID: "a1", Effect: vectors.Allow, Expression: `object.v == 1`},
+		vectors.Policy{ID: "a2", Effect: vectors.Allow, Expression: `object.v == 2`},
+	)
+	two := snapshot(
+		t,
+		vectors.Policy{ID: "d1", Effect: vectors.Deny, Expression: `object.v == 1`},
+		vectors.Policy{ID: "d2", Effect: vectors.Deny, Expression: `object.v == 2`},
+	)
 	a := New(wire.Seed, one)
 	stop := make(chan struct{})
 	var changing, asked sync.WaitGroup
@@ -52,8 +60,14 @@ func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 					return
 				}
 				set := st.ConditionsChain[0]
-				got := a.Evaluate(&vectors.AuthorizationConditionsRequest{ConditionSets: st.ConditionsChain, ConditionData: vectors.ConditionData{Object: vectors.Object{"v": int64(2)}}})
-				if set.Conditions[0].Effect != set.Conditions[1].Effect || got.Allowed != (set.Conditions[0].Effect == vectors.Allow) || got.Denied == got.Allowed {
+				got := a.Evaluate(
+					&vectors.AuthorizationConditionsRequest{
+						ConditionSets: st.ConditionsChain,
+						ConditionData: vectors.ConditionData{Object: vectors.Object{"v": int64(2)}},
+					},
+				)
+				if set.Conditions[0].Effect != set.Conditions[1].Effect || got.Allowed != (set.Conditions[0].Effect == vectors.Allow) ||
+					got.Denied == got.Allowed {
 					t.Errorf("%+v of %+v", got, set)
 					return
 				}
@@ -66,7 +80,10 @@ func TestDecisionsAreOfOneSnapshot(t *testing.T) {
 }
 
 func TestFailsClosed(t *testing.T) {
-	a := New(wire.Seed, snapshot(t, vectors.Policy{ID: "a", Effect: vectors.Allow, Expression: `object.v == 1`, Description: "of version one"}))
+	a := New(
+		wire.Seed,
+		snapshot(t, vectors.Policy{ID: "a", Effect: vectors.Allow, Expression: `object.v == 1`, Description: "of version one"}),
+	)
 	chain := a.Review(asking()).ConditionsChain
 	if chain[0].Conditions[0].Description == "" {
 		t.Error("a condition for people has no description")
@@ -86,7 +103,12 @@ func TestFailsClosed(t *testing.T) {
 		set := chain[0]
 		set.Conditions = append([]vectors.Condition{}, set.Conditions...)
 		change(&set)
-		return a.Evaluate(&vectors.AuthorizationConditionsRequest{ConditionSets: []vectors.ConditionSet{set}, ConditionData: vectors.ConditionData{Object: vectors.Object{"v": int64(1)}}})
+		return a.Evaluate(
+			&vectors.AuthorizationConditionsRequest{
+				ConditionSets: []vectors.ConditionSet{set},
+				ConditionData: vectors.ConditionData{Object: vectors.Object{"v": int64(1)}},
+			},
+		)
 	}
 	if !evaluate(func(*vectors.ConditionSet) {}).Allowed {
 		t.Error("control: it is not allowed")

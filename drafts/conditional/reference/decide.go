@@ -74,7 +74,9 @@ func (s *Snapshot) partially(effect vectors.Decision, spec authorizationv1.Subje
 			// Such a condition "never contributes to an Allow decision" (section "Computing a concrete decision from a
 			// ConditionSet").
 		case out.residual != "":
-			g.conditions = append(g.conditions, vectors.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description})
+			g.conditions = append(g.conditions,
+				vectors.Condition{ID: p.ID, Effect: effect, Condition: out.residual, Description: p.Description},
+			)
 		case out.value:
 			return group{applies: p.ID}
 		}
@@ -104,7 +106,9 @@ func (s *Snapshot) Decide(spec authorizationv1.SubjectAccessReviewSpec) FirstPha
 		if len(deny.conditions)+len(soft.conditions) == 0 {
 			return d
 		}
-		allow.conditions = []vectors.Condition{{ID: allow.applies, Effect: vectors.Allow, Condition: "true", Description: "allowed unless something else applies"}}
+		allow.conditions = []vectors.Condition{
+			{ID: allow.applies, Effect: vectors.Allow, Condition: "true", Description: "allowed unless something else applies"},
+		}
 	}
 	d := FirstPhase{Concrete: vectors.NoOpinion, Reason: "no policy applies", Err: allow.err}
 	if len(allow.conditions) == 0 { // without Allow conditions a NoOpinion condition has nothing to override

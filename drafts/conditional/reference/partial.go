@@ -131,7 +131,8 @@ func (s substitution) value(e ast.Expr) (any, bool) {
 		return nil, false
 	}
 	sel := e.AsSelect()
-	operand, ok := s.known[vectors.RequestVariable], sel.Operand().Kind() == ast.IdentKind && sel.Operand().AsIdent() == vectors.RequestVariable
+	operand := s.known[vectors.RequestVariable]
+	ok := sel.Operand().Kind() == ast.IdentKind && sel.Operand().AsIdent() == vectors.RequestVariable
 	if !ok {
 		if operand, ok = s.value(sel.Operand()); !ok {
 			return nil, false
@@ -252,7 +253,11 @@ const maxPrunings = 8
 // prune evaluates an expression as far as the known values allow.
 func prune(compiled *cel.Ast, data map[string]any) partial {
 	conditions, _ := environments()
-	program, err := conditions.Program(compiled, cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval), cel.CostLimit(celconfig.PerCallLimit))
+	program, err := conditions.Program(
+		compiled,
+		cel.EvalOptions(cel.OptTrackState, cel.OptPartialEval),
+		cel.CostLimit(celconfig.PerCallLimit),
+	)
 	if err != nil {
 		return partial{err: celError(err)}
 	}

@@ -15,7 +15,8 @@ func isStage(d vectors.ConditionData) bool {
 // evaluateStage returns the conditions that are left when the impersonated request is known. It returns nil if what is
 // known decides all of them, or if the set is not its own.
 func (a *Authorizer) evaluateStage(req *vectors.AuthorizationConditionsRequest) []vectors.ConditionSet {
-	isOwn := len(req.ConditionSets) == 1 && a.Wire.Rules.ValidateSet(req.ConditionSets[0]) == nil && req.ConditionSets[0].AuthorizerName == a.setName()
+	isOwn := len(req.ConditionSets) == 1 && a.Wire.Rules.ValidateSet(req.ConditionSets[0]) == nil &&
+		req.ConditionSets[0].AuthorizerName == a.setName()
 	if !isOwn {
 		return nil
 	}

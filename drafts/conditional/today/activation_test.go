@@ -30,11 +30,22 @@ func TestActivationWindow(t *testing.T) {
 			}
 		}
 		refused, closed := c.countWrites(t, ann, http.StatusUnprocessableEntity, http.StatusCreated)
-		t.Logf("round %d: %d writes are let through in %s after the policy is made, %d refused in %s after it is taken away", round, let, opened, refused, closed)
+		t.Logf(
+			"round %d: %d writes are let through in %s after the policy is made, %d refused in %s after it is taken away",
+			round,
+			let,
+			opened,
+			refused,
+			closed,
+		)
 		through, after = through+let, after+refused
 	}
 	if through == 0 || after == 0 {
-		t.Errorf("in 5 rounds %d writes are let through by a policy that is made, and %d refused by one that is taken away: there is no window any more", through, after)
+		t.Errorf(
+			"in 5 rounds %d writes are let through by a policy that is made, and %d refused by one that is taken away: there is no window any more",
+			through,
+			after,
+		)
 	}
 }
 

@@ -26,8 +26,12 @@ func (c *Cluster) aggregate(t *testing.T, port int) {
 		{"/apis/apiregistration.k8s.io/v1/apiservices", map[string]any{
 			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.things.example"},
 			"spec": map[string]any{
-				"group": "things.example", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": true,
-				"service": map[string]any{"name": "things", "namespace": "default", "port": port},
+				"group":                 "things.example",
+				"version":               "v1",
+				"groupPriorityMinimum":  100,
+				"versionPriority":       100,
+				"insecureSkipTLSVerify": true,
+				"service":               map[string]any{"name": "things", "namespace": "default", "port": port},
 			},
 		}},
 	} {
@@ -83,7 +87,14 @@ func TestAggregated(t *testing.T) {
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			judged, before := c.Judged.Load(), made.Load()
-			r, err := c.Send(t.Context(), &User{Name: step.user}, http.MethodPost, step.path, "", map[string]any{"metadata": map[string]any{"name": "red"}, "data": map[string]any{"color": "red"}})
+			r, err := c.Send(
+				t.Context(),
+				&User{Name: step.user},
+				http.MethodPost,
+				step.path,
+				"",
+				map[string]any{"metadata": map[string]any{"name": "red"}, "data": map[string]any{"color": "red"}},
+			)
 			if err != nil || r.Code != step.code {
 				t.Errorf("code %d (%s), %v; want %d", r.Code, r.Status(), err, step.code)
 			}

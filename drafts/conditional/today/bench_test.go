@@ -31,8 +31,15 @@ func volume() map[string]any {
 		finalizers[i] = fmt.Sprintf("example.com/%d", i)
 	}
 	return map[string]any{
-		"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any{"generateName": "cost-", "finalizers": finalizers},
-		"spec": map[string]any{"storageClassName": "dev", "capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"}, "hostPath": map[string]any{"path": "/tmp"}},
+		"apiVersion": "v1",
+		"kind":       "PersistentVolume",
+		"metadata":   map[string]any{"generateName": "cost-", "finalizers": finalizers},
+		"spec": map[string]any{
+			"storageClassName": "dev",
+			"capacity":         map[string]any{"storage": "1Gi"},
+			"accessModes":      []any{"ReadWriteOnce"},
+			"hostPath":         map[string]any{"path": "/tmp"},
+		},
 	}
 }
 
@@ -190,7 +197,12 @@ func (c *Cluster) checks(t testing.TB) map[string]*dto.Histogram {
 // makePolicies creates a ValidatingAdmissionPolicy for each expression, and waits until they are in force.
 func (c *Cluster) makePolicies(t testing.TB) {
 	for _, e := range expressions {
-		rule := map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"persistentvolumes"}, "operations": []string{"CREATE"}}
+		rule := map[string]any{
+			"apiGroups":   []string{""},
+			"apiVersions": []string{"v1"},
+			"resources":   []string{"persistentvolumes"},
+			"operations":  []string{"CREATE"},
+		}
 		for kind, spec := range map[string]map[string]any{
 			"ValidatingAdmissionPolicy": {
 				"failurePolicy": "Fail", "matchConstraints": map[string]any{"resourceRules": []any{rule}},
@@ -200,7 +212,18 @@ func (c *Cluster) makePolicies(t testing.TB) {
 			"ValidatingAdmissionPolicyBinding": {"policyName": e.name, "validationActions": []string{"Audit"}},
 		} {
 			path := webhooksPath + map[string]string{"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings"}[kind]
-			if err := c.Make(t.Context(), Made{path, map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": e.name}, "spec": spec}}); err != nil {
+			if err := c.Make(
+				t.Context(),
+				Made{
+					path,
+					map[string]any{
+						"apiVersion": "admissionregistration.k8s.io/v1",
+						"kind":       kind,
+						"metadata":   map[string]any{"name": e.name},
+						"spec":       spec,
+					},
+				},
+			); err != nil {
 				t.Fatal(err)
 			}
 		}

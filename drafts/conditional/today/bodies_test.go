@@ -126,7 +126,12 @@ func TestBodiesAreNotRead(t *testing.T) {
 	}
 	t.Logf("bytes sent before the answer: %v", sent)
 	if sent["ann"] < maxBody || sent["eve"] >= maxBody {
-		t.Errorf("before the answer %d bytes are sent of who may become authorized and %d of who cannot; bodies may have %d", sent["ann"], sent["eve"], maxBody)
+		t.Errorf(
+			"before the answer %d bytes are sent of who may become authorized and %d of who cannot; bodies may have %d",
+			sent["ann"],
+			sent["eve"],
+			maxBody,
+		)
 	}
 }
 

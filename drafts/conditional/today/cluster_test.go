@@ -121,8 +121,16 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 	}
 	release := local.Newest()
 	if c.Server, err = server.Start(ctx, server.Options{
-		Cell:    verdicts.Cell{Name: release.Minor + "-conditional", Provider: server.Local, Kubernetes: release.Version, Gate: scenarios.GateDefault},
-		Release: release, FeatureGates: o.FeatureGates, Binaries: o.Binaries, Plain: plain,
+		Cell: verdicts.Cell{
+			Name:       release.Minor + "-conditional",
+			Provider:   server.Local,
+			Kubernetes: release.Version,
+			Gate:       scenarios.GateDefault,
+		},
+		Release:      release,
+		FeatureGates: o.FeatureGates,
+		Binaries:     o.Binaries,
+		Plain:        plain,
 	}); err != nil {
 		return nil, err
 	}
@@ -197,12 +205,30 @@ const (
 func (c *Cluster) register(ctx context.Context, kind, path string, operations ...string) error {
 	return c.Make(ctx, Made{webhooksPath + strings.ToLower(kind) + "s", map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": webhooksName},
-		"webhooks": []any{map[string]any{
-			"name": webhooksName, "admissionReviewVersions": []string{"v1"}, "sideEffects": "None", "failurePolicy": "Fail", "timeoutSeconds": 5,
-			"clientConfig":    map[string]any{"url": c.server.URL + path, "caBundle": base64.StdEncoding.EncodeToString(c.server.CA)},
-			"rules":           []any{map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": []string{"*/*"}, "operations": operations}},
-			"matchConditions": []any{map[string]any{"name": "users", "expression": fmt.Sprintf("'%s' in request.userInfo.groups", Group)}},
-		}},
+		"webhooks": []any{
+			map[string]any{
+				"name":                    webhooksName,
+				"admissionReviewVersions": []string{"v1"},
+				"sideEffects":             "None",
+				"failurePolicy":           "Fail",
+				"timeoutSeconds":          5,
+				"clientConfig": map[string]any{
+					"url":      c.server.URL + path,
+					"caBundle": base64.StdEncoding.EncodeToString(c.server.CA),
+				},
+				"rules": []any{
+					map[string]any{
+						"apiGroups":   []string{"*"},
+						"apiVersions": []string{"*"},
+						"resources":   []string{"*/*"},
+						"operations":  operations,
+					},
+				},
+				"matchConditions": []any{
+					map[string]any{"name": "users", "expression": fmt.Sprintf("'%s' in request.userInfo.groups", Group)},
+				},
+			},
+		},
 	}})
 }
 

@@ -70,11 +70,17 @@ func (c *Cluster) serveThings(t *testing.T, o thingsOptions) *thingsServer {
 		t.Fatal(err)
 	}
 	if s.authorizer = delegating; o.first != nil {
-		if s.authorizer, err = union.New(union.NamedAuthorizer{AuthorizerName: "own", Authorizer: o.first}, union.NamedAuthorizer{AuthorizerName: "kube-apiserver", Authorizer: delegating}); err != nil {
+		if s.authorizer, err = union.New(
+			union.NamedAuthorizer{AuthorizerName: "own", Authorizer: o.first},
+			union.NamedAuthorizer{AuthorizerName: "kube-apiserver", Authorizer: delegating},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
-	trusted, err := kubernetes.NewForConfigOrDie(c.Admin()).CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+	trusted, err := kubernetes.NewForConfigOrDie(c.Admin()).
+		CoreV1().
+		ConfigMaps(metav1.NamespaceSystem).
+		Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +94,12 @@ func (c *Cluster) serveThings(t *testing.T, o thingsOptions) *thingsServer {
 // filtered returns the handler behind the filters.
 func (s *thingsServer) filtered(t *testing.T) http.Handler {
 	t.Helper()
-	names, err := headerrequest.New([]string{"X-Remote-User"}, []string{"X-Remote-Uid"}, []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"})
+	names, err := headerrequest.New(
+		[]string{"X-Remote-User"},
+		[]string{"X-Remote-Uid"},
+		[]string{"X-Remote-Group"},
+		[]string{"X-Remote-Extra-"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +112,10 @@ func (s *thingsServer) filtered(t *testing.T) http.Handler {
 	unauthorized := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	h := filters.WithAuthorization(http.HandlerFunc(s.make), s.authorizer, serializer.NewCodecFactory(runtime.NewScheme()))
 	h = filters.WithAuthentication(h, proxied, unauthorized, nil, nil)
-	return filters.WithRequestInfo(h, &request.RequestInfoFactory{APIPrefixes: sets.NewString("apis"), GrouplessAPIPrefixes: sets.NewString()})
+	return filters.WithRequestInfo(
+		h,
+		&request.RequestInfoFactory{APIPrefixes: sets.NewString("apis"), GrouplessAPIPrefixes: sets.NewString()},
+	)
 }
 
 // mustMake answers an authorized request. A request with a signer in its query also needs the verb sign, which only this
@@ -114,7 +128,18 @@ func (s *thingsServer) make(w http.ResponseWriter, req *http.Request) {
 	}
 	if signer := req.URL.Query().Get("signer"); signer != "" {
 		by, _ := request.UserFrom(req.Context())
-		d, _, err := s.authorizer.Authorize(req.Context(), authorizer.AttributesRecord{User: by, Verb: "sign", APIGroup: "things.example", APIVersion: "v1", Resource: "signers", Name: signer, ResourceRequest: true})
+		d, _, err := s.authorizer.Authorize(
+			req.Context(),
+			authorizer.AttributesRecord{
+				User:            by,
+				Verb:            "sign",
+				APIGroup:        "things.example",
+				APIVersion:      "v1",
+				Resource:        "signers",
+				Name:            signer,
+				ResourceRequest: true,
+			},
+		)
 		if d != authorizer.DecisionAllow {
 			http.Error(w, fmt.Sprint(err), http.StatusForbidden)
 			return
@@ -192,7 +217,8 @@ func (c *Cluster) allowThings(t *testing.T, users ...string) {
 		{rbacPath + "clusterroles", map[string]any{"metadata": map[string]any{"name": "things"}, "rules": []any{map[string]any{"apiGroups": []string{"things.example"}, "resources": []string{"things"}, "verbs": []string{"create"}}}}},
 		{rbacPath + "clusterrolebindings", map[string]any{"metadata": map[string]any{"name": "things"}, "roleRef": map[string]any{"apiGroup": group, "kind": "ClusterRole", "name": "things"}, "subjects": subjects}},
 		{rbacPath + "clusterrolebindings", map[string]any{
-			"metadata": map[string]any{"name": "things-server"}, "roleRef": map[string]any{"apiGroup": group, "kind": "ClusterRole", "name": "system:auth-delegator"},
+			"metadata": map[string]any{"name": "things-server"},
+			"roleRef":  map[string]any{"apiGroup": group, "kind": "ClusterRole", "name": "system:auth-delegator"},
 			"subjects": []any{map[string]any{"apiGroup": group, "kind": "User", "name": "things-server"}},
 		}},
 	} {
@@ -255,13 +281,33 @@ func kubeDecides(t *testing.T, s *thingsServer) {
 		t.Run(step.why, func(t *testing.T) {
 			asked, reviewed := s.asked.Load(), s.c.Reviewed.Load()
 			r, err := s.c.Send(t.Context(), &User{Name: step.user}, http.MethodPost, thingsOfGroup, "", map[string]any{})
-			if n, reviews := s.asked.Load()-asked, s.c.Reviewed.Load()-reviewed; err != nil || r.Code != step.code || n != step.passedOn || reviews != step.reviews {
-				t.Errorf("through kube-apiserver: code %d (%s), %v, %d reviews by the server, %d of the webhook; want %d, %d, %d", r.Code, r.Status(), err, n, reviews, step.code, step.passedOn, step.reviews)
+			if n, reviews := s.asked.Load()-asked, s.c.Reviewed.Load()-reviewed; err != nil || r.Code != step.code || n != step.passedOn ||
+				reviews != step.reviews {
+				t.Errorf(
+					"through kube-apiserver: code %d (%s), %v, %d reviews by the server, %d of the webhook; want %d, %d, %d",
+					r.Code,
+					r.Status(),
+					err,
+					n,
+					reviews,
+					step.code,
+					step.passedOn,
+					step.reviews,
+				)
 			}
 			asked, reviewed = s.asked.Load(), s.c.Reviewed.Load()
 			code, err := s.create(t.Context(), &User{Name: step.user}, "")
-			if n, reviews := s.asked.Load()-asked, s.c.Reviewed.Load()-reviewed; err != nil || code != step.code || n != step.straight || reviews != 1 {
-				t.Errorf("straight to the server: code %d, %v, %d reviews by the server, %d of the webhook; want %d, %d, 1", code, err, n, reviews, step.code, step.straight)
+			if n, reviews := s.asked.Load()-asked, s.c.Reviewed.Load()-reviewed; err != nil || code != step.code || n != step.straight ||
+				reviews != 1 {
+				t.Errorf(
+					"straight to the server: code %d, %v, %d reviews by the server, %d of the webhook; want %d, %d, 1",
+					code,
+					err,
+					n,
+					reviews,
+					step.code,
+					step.straight,
+				)
 			}
 		})
 	}
@@ -277,10 +323,18 @@ func ownIsFirst(t *testing.T, c *Cluster) {
 			t.Errorf("%s: code %d, %v, %d reviews; want 201 and none", user, code, err, s.asked.Load())
 		}
 	}
-	behind := c.serveThings(t, thingsOptions{first: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
-		return authorizer.DecisionNoOpinion, "", nil
-	})})
-	if code, err := behind.create(t.Context(), &User{Name: "dora"}, ""); err != nil || code != http.StatusForbidden || behind.asked.Load() != 1 {
+	behind := c.serveThings(
+		t,
+		thingsOptions{first: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return authorizer.DecisionNoOpinion, "", nil
+		})},
+	)
+	if code, err := behind.create(
+		t.Context(),
+		&User{Name: "dora"},
+		"",
+	); err != nil || code != http.StatusForbidden ||
+		behind.asked.Load() != 1 {
 		t.Errorf("an own authorizer without an opinion: code %d, %v, %d reviews; want 403 and 1", code, err, behind.asked.Load())
 	}
 }
@@ -319,9 +373,23 @@ func countTraffic(t *testing.T, c *Cluster) {
 				t.Fatalf("code %d, %v", code, err)
 			}
 		}
-		t.Logf("answers remembered for %s: %d requests cost %d reviews, of %d bytes that are sent and %d that come back", ttl, requests, s.asked.Load(), s.sent.Load(), s.received.Load())
+		t.Logf(
+			"answers remembered for %s: %d requests cost %d reviews, of %d bytes that are sent and %d that come back",
+			ttl,
+			requests,
+			s.asked.Load(),
+			s.sent.Load(),
+			s.received.Load(),
+		)
 		if s.asked.Load() != reviews || s.sent.Load() < 100*reviews || s.received.Load() < 100*reviews {
-			t.Errorf("answers remembered for %s: %d reviews of %d and %d bytes, want %d", ttl, s.asked.Load(), s.sent.Load(), s.received.Load(), reviews)
+			t.Errorf(
+				"answers remembered for %s: %d reviews of %d and %d bytes, want %d",
+				ttl,
+				s.asked.Load(),
+				s.sent.Load(),
+				s.received.Load(),
+				reviews,
+			)
 		}
 	}
 }
@@ -371,7 +439,14 @@ func TestAggregatedOverGrant(t *testing.T) {
 	c.aggregate(t, things.Port)
 	made := things.made.Load()
 	for user, code := range map[string]int{"ann": http.StatusCreated, "eve": http.StatusForbidden} {
-		r, err := c.Send(t.Context(), &User{Name: user}, http.MethodPost, thingsOfGroup, "", map[string]any{"data": map[string]any{"color": "red"}})
+		r, err := c.Send(
+			t.Context(),
+			&User{Name: user},
+			http.MethodPost,
+			thingsOfGroup,
+			"",
+			map[string]any{"data": map[string]any{"color": "red"}},
+		)
 		if err != nil || r.Code != code {
 			t.Errorf("%s: code %d (%s), %v; want %d", user, r.Code, r.Status(), err, code)
 		}

@@ -22,9 +22,17 @@ func writeKubeconfig(t *testing.T, from *rest.Config) string {
 	t.Helper()
 	to := clientcmdapi.NewConfig()
 	to.CurrentContext = "admin"
-	to.Clusters["admin"] = &clientcmdapi.Cluster{Server: from.Host, CertificateAuthorityData: from.CAData, CertificateAuthority: from.CAFile}
+	to.Clusters["admin"] = &clientcmdapi.Cluster{
+		Server:                   from.Host,
+		CertificateAuthorityData: from.CAData,
+		CertificateAuthority:     from.CAFile,
+	}
 	to.AuthInfos["admin"] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: from.CertData, ClientKeyData: from.KeyData, ClientCertificate: from.CertFile, ClientKey: from.KeyFile, Token: from.BearerToken,
+		ClientCertificateData: from.CertData,
+		ClientKeyData:         from.KeyData,
+		ClientCertificate:     from.CertFile,
+		ClientKey:             from.KeyFile,
+		Token:                 from.BearerToken,
 	}
 	to.Contexts["admin"] = &clientcmdapi.Context{Cluster: "admin", AuthInfo: "admin", Namespace: "default"}
 	file := filepath.Join(t.TempDir(), "kubeconfig")

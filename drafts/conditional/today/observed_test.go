@@ -51,7 +51,14 @@ func TestObserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	send := func(ctx context.Context, user, name, color string) (int, error) {
-		r, err := c.Send(ctx, &User{Name: user}, http.MethodPost, "/api/v1/namespaces/default/configmaps", "", map[string]any{"metadata": map[string]any{"name": name}, "data": map[string]any{"color": color}})
+		r, err := c.Send(
+			ctx,
+			&User{Name: user},
+			http.MethodPost,
+			"/api/v1/namespaces/default/configmaps",
+			"",
+			map[string]any{"metadata": map[string]any{"name": name}, "data": map[string]any{"color": color}},
+		)
 		return r.Code, err
 	}
 	if err := until(t.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
@@ -119,7 +126,9 @@ func audited(t *testing.T, log, user, name string) map[string]string {
 			ObjectRef   struct{ Name string }
 			Annotations map[string]string
 		}
-		if json.Unmarshal([]byte(line), &event) == nil && event.Stage == "ResponseComplete" && event.Verb == "create" && event.User.Username == user && (event.ObjectRef.Name == name || event.ObjectRef.Name == "") {
+		if json.Unmarshal([]byte(line), &event) == nil && event.Stage == "ResponseComplete" && event.Verb == "create" &&
+			event.User.Username == user &&
+			(event.ObjectRef.Name == name || event.ObjectRef.Name == "") {
 			return event.Annotations
 		}
 	}

@@ -69,7 +69,10 @@ func (t Today) Admission(namespaces Namespaces) http.Handler {
 		if err := json.Unmarshal(body, &in); err != nil || in.Request == nil {
 			return nil, errors.New("the body is not an AdmissionReview with a request")
 		}
-		out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true}}
+		out := admissionv1.AdmissionReview{
+			TypeMeta: in.TypeMeta,
+			Response: &admissionv1.AdmissionResponse{UID: in.Request.UID, Allowed: true},
+		}
 		if err := t.admit(in.Request, namespaces); err != nil {
 			out.Response.Allowed = false
 			out.Response.Result = &metav1.Status{Message: err.Error(), Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
@@ -103,7 +106,10 @@ func (t Today) admit(req *admissionv1.AdmissionRequest, namespaces Namespaces) e
 			continue
 		}
 		set := vectors.ConditionSet{AuthorizerName: t.Name, FailureMode: vectors.FailDeny, Conditions: d.Conditions}
-		effect, reason, err := reference.EvaluateSet(set, func(c vectors.Condition) (bool, error) { return reference.Holds(c.Condition, known) })
+		effect, reason, err := reference.EvaluateSet(
+			set,
+			func(c vectors.Condition) (bool, error) { return reference.Holds(c.Condition, known) },
+		)
 		switch {
 		case effect == vectors.Deny, effect == vectors.NoOpinion && d.CanBecomeAllowed():
 			return errors.Join(fmt.Errorf("%s: %s", t.Name, reason), err)

@@ -10,8 +10,17 @@ import (
 
 // policyAboutCreates is a ValidatingAdmissionPolicy about creates of ConfigMaps.
 func policyAboutCreates(validations ...any) map[string]any {
-	rule := map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"}, "operations": []string{"CREATE"}}
-	return map[string]any{"failurePolicy": "Fail", "matchConstraints": map[string]any{"resourceRules": []any{rule}}, "validations": validations}
+	rule := map[string]any{
+		"apiGroups":   []string{""},
+		"apiVersions": []string{"v1"},
+		"resources":   []string{"configmaps"},
+		"operations":  []string{"CREATE"},
+	}
+	return map[string]any{
+		"failurePolicy":    "Fail",
+		"matchConstraints": map[string]any{"resourceRules": []any{rule}},
+		"validations":      validations,
+	}
 }
 
 // unbind deletes the binding of a policy.

@@ -206,7 +206,11 @@ func (c *player) sendRequest(ctx context.Context, r Request) (wrong []string, er
 
 // canI asks the API server whether a user may do something.
 func (c *player) canI(ctx context.Context, u *User, attributes any) (bool, error) {
-	body := map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": map[string]any{"resourceAttributes": attributes}}
+	body := map[string]any{
+		"apiVersion": "authorization.k8s.io/v1",
+		"kind":       "SelfSubjectAccessReview",
+		"spec":       map[string]any{"resourceAttributes": attributes},
+	}
 	r, err := c.Send(ctx, u, http.MethodPost, selfReviews, "", body)
 	if err != nil {
 		return false, err

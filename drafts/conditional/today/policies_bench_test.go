@@ -27,7 +27,9 @@ func manyPolicies(t testing.TB, n int) *reference.Snapshot {
 			user = costUser
 		}
 		policies[i] = vectors.Policy{ID: fmt.Sprintf("p%d", i), Effect: vectors.Allow, Expression: fmt.Sprintf(
-			`request.resource == "persistentvolumes" && request.verb == "create" && request.userInfo.username == %q && object.spec.storageClassName == "dev"`, user)}
+			`request.resource == "persistentvolumes" && request.verb == "create" && request.userInfo.username == %q && object.spec.storageClassName == "dev"`,
+			user,
+		)}
 	}
 	s, err := reference.NewSnapshot(policies)
 	if err != nil {
@@ -38,7 +40,11 @@ func manyPolicies(t testing.TB, n int) *reference.Snapshot {
 
 // conditionsOnly is an admission webhook that evaluates the conditions of the first phase, and looks at no policy.
 func conditionsOnly(t testing.TB, s *reference.Snapshot) http.Handler {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: costUser, Groups: []string{Group}, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "persistentvolumes"}}
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User:               costUser,
+		Groups:             []string{Group},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "persistentvolumes"},
+	}
 	set := vectors.ConditionSet{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: s.Decide(spec).Conditions}
 	if len(set.Conditions) != 1 {
 		t.Fatalf("there are %d conditions", len(set.Conditions))

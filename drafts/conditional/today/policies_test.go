@@ -66,7 +66,15 @@ func (c *Cluster) admissionPolicy(t *testing.T, name string, resources []string,
 		validations = append(validations, map[string]any{"expression": e})
 	}
 	rule := map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "resources": resources, "operations": []string{"*"}}
-	c.bindPolicy(t, name, map[string]any{"failurePolicy": "Fail", "matchConstraints": map[string]any{"resourceRules": []any{rule}}, "validations": validations})
+	c.bindPolicy(
+		t,
+		name,
+		map[string]any{
+			"failurePolicy":    "Fail",
+			"matchConstraints": map[string]any{"resourceRules": []any{rule}},
+			"validations":      validations,
+		},
+	)
 }
 
 // bindPolicy creates a ValidatingAdmissionPolicy with a spec, and binds it.
@@ -74,11 +82,16 @@ func (c *Cluster) bindPolicy(t *testing.T, name string, spec map[string]any) {
 	t.Helper()
 	for _, m := range []Made{
 		{webhooksPath + "validatingadmissionpolicies", map[string]any{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name}, "spec": spec,
+			"apiVersion": "admissionregistration.k8s.io/v1",
+			"kind":       "ValidatingAdmissionPolicy",
+			"metadata":   map[string]any{"name": name},
+			"spec":       spec,
 		}},
 		{webhooksPath + "validatingadmissionpolicybindings", map[string]any{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": name},
-			"spec": map[string]any{"policyName": name, "validationActions": []string{"Deny"}},
+			"apiVersion": "admissionregistration.k8s.io/v1",
+			"kind":       "ValidatingAdmissionPolicyBinding",
+			"metadata":   map[string]any{"name": name},
+			"spec":       map[string]any{"policyName": name, "validationActions": []string{"Deny"}},
 		}},
 	} {
 		if err := c.Make(t.Context(), m); err != nil {
@@ -91,7 +104,12 @@ const configMaps = "/api/v1/namespaces/default/configmaps?dryRun=All"
 
 // configMap returns a ConfigMap that names a signer.
 func configMap(signer string) map[string]any {
-	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "signed-"}, "data": map[string]any{"signer": signer}}
+	return map[string]any{
+		"apiVersion": "v1",
+		"kind":       "ConfigMap",
+		"metadata":   map[string]any{"generateName": "signed-"},
+		"data":       map[string]any{"signer": signer},
+	}
 }
 
 // writes waits until a write of a user gets an answer with a code. It reports the last answer if that does not happen.
@@ -138,7 +156,8 @@ func TestSecondaryChecks(t *testing.T) {
 				t.Errorf("two checks of one request ask %d times", len(s.asked))
 			}
 			for i, asked := range s.asked {
-				if asked.ResourceAttributes.Name != "bert" || asked.User != "ann" || strings.Contains(s.raw[i], "conditionalAuthorization") {
+				if asked.ResourceAttributes.Name != "bert" || asked.User != "ann" ||
+					strings.Contains(s.raw[i], "conditionalAuthorization") {
 					t.Errorf("it is asked %s", s.raw[i])
 				}
 			}
@@ -152,7 +171,9 @@ func TestSecondaryChecks(t *testing.T) {
 func TestStaticFalse(t *testing.T) {
 	c := startForTest(t, StartOptions{})
 	admin, ann := &User{Name: "root", Groups: []string{"system:masters"}, Outside: true}, &User{Name: "ann"}
-	policies := []vectors.Policy{{ID: "ann", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && request.resource == "configmaps"`}}
+	policies := []vectors.Policy{
+		{ID: "ann", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && request.resource == "configmaps"`},
+	}
 	for _, effect := range vectors.Effects() {
 		policies = append(policies, vectors.Policy{ID: "never-" + strings.ToLower(string(effect)), Effect: effect, Expression: "false"})
 	}
@@ -172,7 +193,14 @@ func TestStaticFalse(t *testing.T) {
 	for _, path := range []string{"/api/v1/nodes?dryRun=All", "/apis/rbac.authorization.k8s.io/v1/clusterroles?dryRun=All"} {
 		kind := map[bool]string{true: "Node", false: "ClusterRole"}[strings.Contains(path, "nodes")]
 		version := map[bool]string{true: "v1", false: "rbac.authorization.k8s.io/v1"}[kind == "Node"]
-		r, err := c.Send(t.Context(), admin, http.MethodPost, path, "", map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "any"}})
+		r, err := c.Send(
+			t.Context(),
+			admin,
+			http.MethodPost,
+			path,
+			"",
+			map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "any"}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +209,15 @@ func TestStaticFalse(t *testing.T) {
 	if want := []int{http.StatusUnprocessableEntity, http.StatusUnprocessableEntity}; !slices.Equal(codes, want) {
 		t.Errorf("the administrator's other writes are answered %v, want %v", codes, want)
 	}
-	if r, err := c.Send(t.Context(), admin, http.MethodDelete, webhooksPath+"validatingadmissionpolicybindings/never", "", nil); err != nil || r.Code != http.StatusOK {
+	if r, err := c.Send(
+		t.Context(),
+		admin,
+		http.MethodDelete,
+		webhooksPath+"validatingadmissionpolicybindings/never",
+		"",
+		nil,
+	); err != nil ||
+		r.Code != http.StatusOK {
 		t.Fatalf("the policy cannot be taken away: %d %s, %v", r.Code, r.Status(), err)
 	}
 	for _, u := range []*User{ann, admin} {

@@ -47,32 +47,67 @@ func secondaryChecks(fixed map[string]map[string]any) []secondaryCheck {
 			map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"], "blockOwnerDeletion": blocks},
 		}}
 	}
-	approved := withStatus(fixed["csr"], map[string]any{"conditions": []any{map[string]any{"type": "Approved", "status": "True", "reason": "Test", "message": "test"}}})
+	approved := withStatus(
+		fixed["csr"],
+		map[string]any{"conditions": []any{map[string]any{"type": "Approved", "status": "True", "reason": "Test", "message": "test"}}},
+	)
 	signed := withStatus(fixed["csr"], map[string]any{"certificate": fixed["certificate"]["pem"]})
 	pod := fixed["pod"]["metadata"].(map[string]any)
 	node := &User{Name: "system:node:n1", Groups: []string{"system:nodes"}}
 	return []secondaryCheck{
 		{
-			name: "bind", about: isVerb("bind"), method: http.MethodPost, path: rbacPath + "namespaces/default/rolebindings?dryRun=All",
+			name:   "bind",
+			about:  isVerb("bind"),
+			method: http.MethodPost,
+			path:   rbacPath + "namespaces/default/rolebindings?dryRun=All",
 			body: map[string]any{
-				"metadata": map[string]any{"name": "any"}, "roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+				"metadata": map[string]any{"name": "any"},
+				"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
 			},
-			allowed: http.StatusCreated, refused: http.StatusForbidden, message: "attempting to grant RBAC permissions not currently held", asks: 1, version: "*",
+			allowed: http.StatusCreated,
+			refused: http.StatusForbidden,
+			message: "attempting to grant RBAC permissions not currently held",
+			asks:    1,
+			version: "*",
 		},
 		{
-			name: "escalate", about: isVerb("escalate"), method: http.MethodPost, path: rbacPath + "clusterroles?dryRun=All",
+			name:   "escalate",
+			about:  isVerb("escalate"),
+			method: http.MethodPost,
+			path:   rbacPath + "clusterroles?dryRun=All",
 			body: map[string]any{
-				"metadata": map[string]any{"name": "any"}, "rules": []any{map[string]any{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}},
+				"metadata": map[string]any{"name": "any"},
+				"rules":    []any{map[string]any{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}},
 			},
-			allowed: http.StatusCreated, refused: http.StatusForbidden, message: "attempting to grant RBAC permissions not currently held", asks: 1, version: "*",
+			allowed: http.StatusCreated,
+			refused: http.StatusForbidden,
+			message: "attempting to grant RBAC permissions not currently held",
+			asks:    1,
+			version: "*",
 		},
 		{
-			name: "approve", about: isVerb("approve"), method: http.MethodPut, path: csrs + "/signed/approval?dryRun=All", body: approved,
-			allowed: http.StatusOK, refused: http.StatusForbidden, message: "user not permitted to approve requests with signerName", asks: 2, version: "*",
+			name:    "approve",
+			about:   isVerb("approve"),
+			method:  http.MethodPut,
+			path:    csrs + "/signed/approval?dryRun=All",
+			body:    approved,
+			allowed: http.StatusOK,
+			refused: http.StatusForbidden,
+			message: "user not permitted to approve requests with signerName",
+			asks:    2,
+			version: "*",
 		},
 		{
-			name: "sign", about: isVerb("sign"), method: http.MethodPut, path: csrs + "/signed/status?dryRun=All", body: signed,
-			allowed: http.StatusOK, refused: http.StatusForbidden, message: "user not permitted to sign requests with signerName", asks: 2, version: "*",
+			name:    "sign",
+			about:   isVerb("sign"),
+			method:  http.MethodPut,
+			path:    csrs + "/signed/status?dryRun=All",
+			body:    signed,
+			allowed: http.StatusOK,
+			refused: http.StatusForbidden,
+			message: "user not permitted to sign requests with signerName",
+			asks:    2,
+			version: "*",
 		},
 		{
 			name: "finalizers of an owner that must stay",
@@ -80,44 +115,95 @@ func secondaryChecks(fixed map[string]map[string]any) []secondaryCheck {
 				return a.Verb == "update" && a.Subresource == "finalizers"
 			},
 			// The API server first asks about the permission for all objects.
-			method: http.MethodPost, path: configMaps, body: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": ownedBy(true)},
-			allowed: http.StatusCreated, refused: http.StatusForbidden, message: "cannot set blockOwnerDeletion", asks: 2, version: "v1",
+			method:  http.MethodPost,
+			path:    configMaps,
+			body:    map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": ownedBy(true)},
+			allowed: http.StatusCreated,
+			refused: http.StatusForbidden,
+			message: "cannot set blockOwnerDeletion",
+			asks:    2,
+			version: "v1",
 		},
 		{
-			name: "delete of what gets an owner", about: isVerb("delete"), method: http.MethodPatch, path: "/api/v1/namespaces/default/configmaps/unowned?dryRun=All",
+			name:    "delete of what gets an owner",
+			about:   isVerb("delete"),
+			method:  http.MethodPatch,
+			path:    "/api/v1/namespaces/default/configmaps/unowned?dryRun=All",
 			body:    map[string]any{"metadata": map[string]any{"ownerReferences": ownedBy(false)["ownerReferences"]}},
-			allowed: http.StatusOK, refused: http.StatusForbidden, message: "cannot set an ownerRef on a resource you can't delete", asks: 1, version: "v1",
+			allowed: http.StatusOK,
+			refused: http.StatusForbidden,
+			message: "cannot set an ownerRef on a resource you can't delete",
+			asks:    1,
+			version: "v1",
 		},
 		{
-			name: "parameters of a policy", about: func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "get" && a.Resource == "configmaps" },
-			method: http.MethodPost, path: webhooksPath + "validatingadmissionpolicies?dryRun=All",
+			name:   "parameters of a policy",
+			about:  func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "get" && a.Resource == "configmaps" },
+			method: http.MethodPost,
+			path:   webhooksPath + "validatingadmissionpolicies?dryRun=All",
 			body: map[string]any{"metadata": map[string]any{"name": "any"}, "spec": map[string]any{
-				"paramKind": map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}, "validations": []any{map[string]any{"expression": "true"}},
-				"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"pods"}, "operations": []string{"CREATE"}}}},
+				"paramKind":   map[string]any{"apiVersion": "v1", "kind": "ConfigMap"},
+				"validations": []any{map[string]any{"expression": "true"}},
+				"matchConstraints": map[string]any{
+					"resourceRules": []any{
+						map[string]any{
+							"apiGroups":   []string{""},
+							"apiVersions": []string{"v1"},
+							"resources":   []string{"pods"},
+							"operations":  []string{"CREATE"},
+						},
+					},
+				},
 			}},
-			allowed: http.StatusCreated, refused: http.StatusUnprocessableEntity, message: `must have "get" permission on all objects`, asks: 1, version: "v1",
+			allowed: http.StatusCreated,
+			refused: http.StatusUnprocessableEntity,
+			message: `must have "get" permission on all objects`,
+			asks:    1,
+			version: "v1",
 		},
 		{
-			name: "the parameter of a binding", about: func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "get" && a.Resource == "configmaps" },
-			method: http.MethodPost, path: webhooksPath + "validatingadmissionpolicybindings?dryRun=All",
+			name:   "the parameter of a binding",
+			about:  func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "get" && a.Resource == "configmaps" },
+			method: http.MethodPost,
+			path:   webhooksPath + "validatingadmissionpolicybindings?dryRun=All",
 			body: map[string]any{"metadata": map[string]any{"name": "any"}, "spec": map[string]any{
 				"policyName": "with-parameters", "validationActions": []string{"Deny"},
 				"paramRef": map[string]any{"name": "owner", "namespace": "default", "parameterNotFoundAction": "Deny"},
 			}},
-			allowed: http.StatusCreated, refused: http.StatusUnprocessableEntity, message: `does not have "get" permission on the object referenced by paramRef`, asks: 1, version: "v1",
+			allowed: http.StatusCreated,
+			refused: http.StatusUnprocessableEntity,
+			message: `does not have "get" permission on the object referenced by paramRef`,
+			asks:    1,
+			version: "v1",
 		},
 		{
-			name: "audience of a node's token", about: isVerb("request-serviceaccounts-token-audience"), by: node, method: http.MethodPost, path: pods + "serviceaccounts/builder/token",
+			name:   "audience of a node's token",
+			about:  isVerb("request-serviceaccounts-token-audience"),
+			by:     node,
+			method: http.MethodPost,
+			path:   pods + "serviceaccounts/builder/token",
 			body: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{
-				"audiences": []string{"vault"}, "boundObjectRef": map[string]any{"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]},
+				"audiences":      []string{"vault"},
+				"boundObjectRef": map[string]any{"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]},
 			}},
-			allowed: http.StatusCreated, refused: http.StatusForbidden, message: `not authorized to request tokens for audience "vault"`, asks: 1, version: "v1",
+			allowed: http.StatusCreated,
+			refused: http.StatusForbidden,
+			message: `not authorized to request tokens for audience "vault"`,
+			asks:    1,
+			version: "v1",
 		},
 		{
-			name: "unsafe delete", about: isVerb("unsafe-delete-ignore-read-errors"), method: http.MethodDelete, path: "/api/v1/namespaces/default/configmaps/unowned?dryRun=All",
-			body: map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential": true},
+			name:   "unsafe delete",
+			about:  isVerb("unsafe-delete-ignore-read-errors"),
+			method: http.MethodDelete,
+			path:   "/api/v1/namespaces/default/configmaps/unowned?dryRun=All",
+			body:   map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential": true},
 			// A readable object must not be deleted in this way by anybody.
-			allowed: http.StatusConflict, refused: http.StatusForbidden, message: "not permitted to do", asks: 1, version: "v1",
+			allowed: http.StatusConflict,
+			refused: http.StatusForbidden,
+			message: "not permitted to do",
+			asks:    1,
+			version: "v1",
 		},
 	}
 }
@@ -137,16 +223,20 @@ func (c *Cluster) makeFixed(t *testing.T) map[string]map[string]any {
 		"account": {"/api/v1/namespaces/default/serviceaccounts", map[string]any{"metadata": map[string]any{"name": "builder"}}},
 		"node":    {"/api/v1/nodes", map[string]any{"metadata": map[string]any{"name": "n1"}}},
 		"policy": {webhooksPath + "validatingadmissionpolicies", map[string]any{"metadata": map[string]any{"name": "with-parameters"}, "spec": map[string]any{
-			"paramKind": map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}, "validations": []any{map[string]any{"expression": "true"}},
+			"paramKind":        map[string]any{"apiVersion": "v1", "kind": "ConfigMap"},
+			"validations":      []any{map[string]any{"expression": "true"}},
 			"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"pods"}, "operations": []string{"CREATE"}}}},
 		}}},
 		"csr": {"/apis/certificates.k8s.io/v1/certificatesigningrequests", signingRequest(t)},
 	} {
 		made[name] = c.mustMake(t, m)
 	}
-	made["pod"] = c.mustMake(t, Made{"/api/v1/namespaces/default/pods", map[string]any{"metadata": map[string]any{"name": "on-n1"}, "spec": map[string]any{
-		"nodeName": "n1", "serviceAccountName": "builder", "containers": []any{map[string]any{"name": "c", "image": "i"}},
-	}}})
+	made["pod"] = c.mustMake(
+		t,
+		Made{"/api/v1/namespaces/default/pods", map[string]any{"metadata": map[string]any{"name": "on-n1"}, "spec": map[string]any{
+			"nodeName": "n1", "serviceAccountName": "builder", "containers": []any{map[string]any{"name": "c", "image": "i"}},
+		}}},
+	)
 	return made
 }
 

@@ -159,9 +159,11 @@ func serveEvaluator(t testing.TB, a *reference.Authorizer) evaluator {
 // allows reports whether a condition lets a request through.
 func (e evaluator) allows(ctx context.Context, name, text string, data vectors.ConditionData) (bool, error) {
 	body, err := wire.Seed.AskConditions(vectors.AuthorizationConditionsRequest{
-		ConditionSets: []vectors.ConditionSet{{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{
-			{ID: name, Effect: vectors.Allow, Type: reference.TypeCEL, Condition: text},
-		}}},
+		ConditionSets: []vectors.ConditionSet{
+			{AuthorizerName: reference.DefaultName, FailureMode: vectors.FailDeny, Conditions: []vectors.Condition{
+				{ID: name, Effect: vectors.Allow, Type: reference.TypeCEL, Condition: text},
+			}},
+		},
 		ConditionData: data,
 	})
 	if err != nil {

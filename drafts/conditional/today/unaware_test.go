@@ -63,7 +63,14 @@ func conditionsAreNoOpinion(t *testing.T, c *Cluster) {
 		t.Run(step.name, func(t *testing.T) {
 			a := &answers{status: step.status}
 			c.answer(a)
-			r, err := c.Send(t.Context(), &User{Name: step.user}, http.MethodPost, "/api/v1/namespaces/default/configmaps", "", map[string]any{"metadata": map[string]any{"name": fmt.Sprintf("map-%d", i)}})
+			r, err := c.Send(
+				t.Context(),
+				&User{Name: step.user},
+				http.MethodPost,
+				"/api/v1/namespaces/default/configmaps",
+				"",
+				map[string]any{"metadata": map[string]any{"name": fmt.Sprintf("map-%d", i)}},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,19 +89,38 @@ func conditionsAreNoOpinion(t *testing.T, c *Cluster) {
 // referenceIsNeverConditional checks that the reference gives an API server of today no conditions, because the API
 // server asks for none. A caller whose review asks for conditions gets them.
 func referenceIsNeverConditional(t *testing.T, c *Cluster) {
-	s, err := reference.NewSnapshot([]vectors.Policy{{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && object.data.color == "blue"`}})
+	s, err := reference.NewSnapshot(
+		[]vectors.Policy{
+			{ID: "blue", Effect: vectors.Allow, Expression: `request.userInfo.username == "ann" && object.data.color == "blue"`},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Authorizer.Use(s)
 	c.answer(reference.Handler(wire.Seed, c.Authorizer))
 	before := c.Reviewed.Load()
-	r, err := c.Send(t.Context(), &User{Name: "ann"}, http.MethodPost, "/api/v1/namespaces/default/configmaps", "", map[string]any{"metadata": map[string]any{"name": "m"}, "data": map[string]any{"color": "blue"}})
+	r, err := c.Send(
+		t.Context(),
+		&User{Name: "ann"},
+		http.MethodPost,
+		"/api/v1/namespaces/default/configmaps",
+		"",
+		map[string]any{"metadata": map[string]any{"name": "m"}, "data": map[string]any{"color": "blue"}},
+	)
 	if err != nil || r.Code != http.StatusForbidden || c.Reviewed.Load() != before+1 {
 		t.Errorf("code %d, %d reviews, %v; want 403 and 1", r.Code, c.Reviewed.Load()-before, err)
 	}
-	asked := vectors.SubjectAccessReviewSpec{ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized}}
-	asked.User, asked.ResourceAttributes = "ann", &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "configmaps", Namespace: "default"}
+	asked := vectors.SubjectAccessReviewSpec{
+		ConditionalAuthorization: &vectors.ConditionalAuthorizationConfiguration{Mode: vectors.Optimized},
+	}
+	asked.User = "ann"
+	asked.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb:      "create",
+		Version:   "v1",
+		Resource:  "configmaps",
+		Namespace: "default",
+	}
 	if got := c.Authorizer.Review(asked); len(got.ConditionsChain) != 1 {
 		t.Errorf("control: who asks for conditions gets %+v", got)
 	}
@@ -105,7 +131,11 @@ func referenceIsNeverConditional(t *testing.T, c *Cluster) {
 func modeIsAnUnknownField(t *testing.T, c *Cluster) {
 	a := &answers{status: `{"allowed":true,` + fmt.Sprintf(chain, "Allow") + `}`}
 	c.answer(a)
-	about := map[string]any{"user": "ann", "groups": []string{Group}, "resourceAttributes": map[string]any{"verb": "create", "version": "v1", "resource": "configmaps", "namespace": "default"}}
+	about := map[string]any{
+		"user":               "ann",
+		"groups":             []string{Group},
+		"resourceAttributes": map[string]any{"verb": "create", "version": "v1", "resource": "configmaps", "namespace": "default"},
+	}
 	asking := map[string]any{"conditionalAuthorization": map[string]any{"mode": "HumanReadable"}}
 	for k, v := range about {
 		asking[k] = v
@@ -137,13 +167,29 @@ func modeIsAnUnknownField(t *testing.T, c *Cluster) {
 			if kind == "LocalSubjectAccessReview" {
 				body["metadata"] = map[string]any{"namespace": "default"}
 			}
-			r, err := c.Send(t.Context(), nil, http.MethodPost, path+"?"+url.Values{"fieldValidation": {step.validation}}.Encode(), "", body)
+			r, err := c.Send(
+				t.Context(),
+				nil,
+				http.MethodPost,
+				path+"?"+url.Values{"fieldValidation": {step.validation}}.Encode(),
+				"",
+				body,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			warned := strings.Contains(strings.Join(r.Warnings, " "), `unknown field \"spec.conditionalAuthorization\"`)
 			if r.Code != step.code || warned != step.warned {
-				t.Errorf("%s, %s: code %d, warned %t (%v), want %d, %t", kind, step.validation, r.Code, warned, r.Warnings, step.code, step.warned)
+				t.Errorf(
+					"%s, %s: code %d, warned %t (%v), want %d, %t",
+					kind,
+					step.validation,
+					r.Code,
+					warned,
+					r.Warnings,
+					step.code,
+					step.warned,
+				)
 			}
 			var got struct{ Status map[string]any }
 			if err := json.Unmarshal(r.Body, &got); err == nil && got.Status["conditionsChain"] != nil {

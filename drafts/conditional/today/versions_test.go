@@ -94,9 +94,13 @@ func (c *Cluster) defineThings(t *testing.T) *converter {
 	text := map[string]any{"type": "string"}
 	paint := map[string]any{"type": "object", "properties": map[string]any{"color": text}}
 	if err := c.Make(t.Context(), Made{definitionsPath, map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com"},
+		"apiVersion": "apiextensions.k8s.io/v1",
+		"kind":       "CustomResourceDefinition",
+		"metadata":   map[string]any{"name": "things.example.com"},
 		"spec": map[string]any{
-			"group": "example.com", "scope": "Namespaced", "names": map[string]any{"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+			"group": "example.com",
+			"scope": "Namespaced",
+			"names": map[string]any{"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
 			"versions": []any{
 				map[string]any{"name": "v1", "served": true, "storage": false, "schema": thingSchema(map[string]any{"color": text})},
 				map[string]any{"name": "v2", "served": true, "storage": true, "schema": thingSchema(map[string]any{"paint": paint})},
@@ -133,7 +137,12 @@ func (c *Cluster) waitForCode(t *testing.T, what string, code int, send func(con
 // thing.
 func (c *Cluster) thingsPolicy(t *testing.T, name, match, failure string, versions []string, validation map[string]any) {
 	t.Helper()
-	rule := map[string]any{"apiGroups": []string{"example.com"}, "apiVersions": versions, "resources": []string{"things"}, "operations": []string{"CREATE", "UPDATE"}}
+	rule := map[string]any{
+		"apiGroups":   []string{"example.com"},
+		"apiVersions": versions,
+		"resources":   []string{"things"},
+		"operations":  []string{"CREATE", "UPDATE"},
+	}
 	c.bindPolicy(t, name, map[string]any{
 		"failurePolicy": failure, "matchConstraints": map[string]any{"matchPolicy": match, "resourceRules": []any{rule}},
 		"matchConditions": []any{map[string]any{"name": "named", "expression": fmt.Sprintf("request.name.startsWith('%s-')", name)}},
@@ -185,7 +194,18 @@ func (step thingStep) play(t *testing.T, c *Cluster, method string) {
 	}
 	r, err := c.Send(t.Context(), nil, method, path, contentType, thing(step.version, step.name, step.color))
 	if err != nil || r.Code != step.code || !strings.Contains(r.Status(), step.message) {
-		t.Errorf("%s: %s of %s %s: code %d (%s), %v; want %d, %q", step.why, method, step.version, step.name, r.Code, r.Status(), err, step.code, step.message)
+		t.Errorf(
+			"%s: %s of %s %s: code %d (%s), %v; want %d, %q",
+			step.why,
+			method,
+			step.version,
+			step.name,
+			r.Code,
+			r.Status(),
+			err,
+			step.code,
+			step.message,
+		)
 	}
 }
 
@@ -219,17 +239,44 @@ func policiesSeeVersions(t *testing.T, c *Cluster) {
 // policy's match conditions do not match it. A policy that fails then refuses all requests. A policy that ignores
 // failures ignores this failure, too.
 func conversionIsBroken(t *testing.T, c *Cluster) {
-	thingStep{"no match condition is about it", "v2", "other-a", "blue", http.StatusUnprocessableEntity, "failed to convert object version"}.play(t, c, http.MethodPost)
-	thingStep{"the request itself needs one", "v1", "other-b", "blue", http.StatusInternalServerError, "the conversion is broken"}.play(t, c, http.MethodPost)
+	thingStep{
+		"no match condition is about it",
+		"v2",
+		"other-a",
+		"blue",
+		http.StatusUnprocessableEntity,
+		"failed to convert object version",
+	}.play(
+		t,
+		c,
+		http.MethodPost,
+	)
+	thingStep{
+		"the request itself needs one",
+		"v1",
+		"other-b",
+		"blue",
+		http.StatusInternalServerError,
+		"the conversion is broken",
+	}.play(
+		t,
+		c,
+		http.MethodPost,
+	)
 	for _, name := range []string{"first", "equivalent"} {
 		r, err := c.Send(t.Context(), nil, http.MethodDelete, webhooksPath+"validatingadmissionpolicybindings/"+name, "", nil)
 		if err != nil || r.Code != http.StatusOK {
 			t.Fatalf("the policy %s cannot be taken away: %d %s, %v", name, r.Code, r.Status(), err)
 		}
 	}
-	c.waitForCode(t, "only the policy that ignores failures needs a conversion", http.StatusCreated, func(ctx context.Context) (Response, error) {
-		return c.Send(ctx, nil, http.MethodPost, thingsPath("v2")+"?dryRun=All", "", thing("v2", "other-a", "blue"))
-	})
+	c.waitForCode(
+		t,
+		"only the policy that ignores failures needs a conversion",
+		http.StatusCreated,
+		func(ctx context.Context) (Response, error) {
+			return c.Send(ctx, nil, http.MethodPost, thingsPath("v2")+"?dryRun=All", "", thing("v2", "other-a", "blue"))
+		},
+	)
 	thingStep{"what the policy refuses while it can convert", "v2", "ignoring-a", "red", http.StatusCreated, ""}.play(t, c, http.MethodPost)
 }
 
@@ -237,9 +284,24 @@ func conversionIsBroken(t *testing.T, c *Cluster) {
 // ignores the failure.
 func schemaChanges(t *testing.T, c *Cluster) {
 	c.thingsPolicy(t, "failing", "Equivalent", "Fail", []string{"v1"}, map[string]any{"expression": "object.spec.color != 'red'"})
-	thingStep{"the field is there", "v1", "ignoring-b", "red", http.StatusUnprocessableEntity, "failed expression: object.spec.color"}.play(t, c, http.MethodPost)
+	thingStep{
+		"the field is there",
+		"v1",
+		"ignoring-b",
+		"red",
+		http.StatusUnprocessableEntity,
+		"failed expression: object.spec.color",
+	}.play(
+		t,
+		c,
+		http.MethodPost,
+	)
 	replaced := []any{
-		map[string]any{"op": "replace", "path": "/spec/versions/0/schema", "value": thingSchema(map[string]any{"colour": map[string]any{"type": "string"}})},
+		map[string]any{
+			"op":    "replace",
+			"path":  "/spec/versions/0/schema",
+			"value": thingSchema(map[string]any{"colour": map[string]any{"type": "string"}}),
+		},
 	}
 	r, err := c.Send(t.Context(), nil, http.MethodPatch, definitionsPath+"/things.example.com", "application/json-patch+json", replaced)
 	if err != nil || r.Code != http.StatusOK {
@@ -262,7 +324,12 @@ func autoscaler(version, name string, utilization int) map[string]any {
 	if version == "v1" {
 		spec["targetCPUUtilizationPercentage"] = utilization
 	}
-	return map[string]any{"apiVersion": "autoscaling/" + version, "kind": "HorizontalPodAutoscaler", "metadata": map[string]any{"name": name}, "spec": spec}
+	return map[string]any{
+		"apiVersion": "autoscaling/" + version,
+		"kind":       "HorizontalPodAutoscaler",
+		"metadata":   map[string]any{"name": name},
+		"spec":       spec,
+	}
 }
 
 // TestPolicyOfOneVersion checks what the text says: a ValidatingAdmissionPolicy is rejected if its expressions do not
@@ -272,11 +339,19 @@ func autoscaler(version, name string, utilization int) map[string]any {
 func TestPolicyOfOneVersion(t *testing.T) {
 	c := startForTest(t, StartOptions{})
 	spec := func(failure, expression string) map[string]any {
-		rule := map[string]any{"apiGroups": []string{"autoscaling"}, "apiVersions": []string{"v1", "v2"}, "resources": []string{"horizontalpodautoscalers"}, "operations": []string{"*"}}
+		rule := map[string]any{
+			"apiGroups":   []string{"autoscaling"},
+			"apiVersions": []string{"v1", "v2"},
+			"resources":   []string{"horizontalpodautoscalers"},
+			"operations":  []string{"*"},
+		}
 		return map[string]any{
-			"failurePolicy": failure, "matchConstraints": map[string]any{"resourceRules": []any{rule}},
-			"matchConditions": []any{map[string]any{"name": "named", "expression": fmt.Sprintf("request.name == '%s'", strings.ToLower(failure))}},
-			"validations":     []any{map[string]any{"expression": expression}},
+			"failurePolicy":    failure,
+			"matchConstraints": map[string]any{"resourceRules": []any{rule}},
+			"matchConditions": []any{
+				map[string]any{"name": "named", "expression": fmt.Sprintf("request.name == '%s'", strings.ToLower(failure))},
+			},
+			"validations": []any{map[string]any{"expression": expression}},
 		}
 	}
 	for expression, code := range map[string]int{
@@ -286,19 +361,34 @@ func TestPolicyOfOneVersion(t *testing.T) {
 		"request.noRequestHasThis == 1":                    http.StatusUnprocessableEntity,
 	} {
 		r, err := c.Send(t.Context(), nil, http.MethodPost, webhooksPath+"validatingadmissionpolicies?dryRun=All", "", map[string]any{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": "any"}, "spec": spec("Fail", expression),
+			"apiVersion": "admissionregistration.k8s.io/v1",
+			"kind":       "ValidatingAdmissionPolicy",
+			"metadata":   map[string]any{"name": "any"},
+			"spec":       spec("Fail", expression),
 		})
 		if err != nil || r.Code != code {
 			t.Errorf("a policy with %s is answered %d (%s), %v; want %d", expression, r.Code, r.Status(), err, code)
 		}
 	}
 	send := func(ctx context.Context, version, name string, utilization int) (Response, error) {
-		return c.Send(ctx, nil, http.MethodPost, "/apis/autoscaling/"+version+"/namespaces/default/horizontalpodautoscalers?dryRun=All", "", autoscaler(version, name, utilization))
+		return c.Send(
+			ctx,
+			nil,
+			http.MethodPost,
+			"/apis/autoscaling/"+version+"/namespaces/default/horizontalpodautoscalers?dryRun=All",
+			"",
+			autoscaler(version, name, utilization),
+		)
 	}
 	for _, failure := range []string{"Fail", "Ignore"} {
 		name := strings.ToLower(failure)
 		c.bindPolicy(t, name, spec(failure, "object.spec.targetCPUUtilizationPercentage <= 80"))
-		c.waitForCode(t, "the policy "+name+" is in force", http.StatusUnprocessableEntity, func(ctx context.Context) (Response, error) { return send(ctx, "v1", name, 90) })
+		c.waitForCode(
+			t,
+			"the policy "+name+" is in force",
+			http.StatusUnprocessableEntity,
+			func(ctx context.Context) (Response, error) { return send(ctx, "v1", name, 90) },
+		)
 		other := map[string]int{"Fail": http.StatusUnprocessableEntity, "Ignore": http.StatusCreated}[failure]
 		for _, step := range []struct {
 			version, message  string
@@ -308,7 +398,16 @@ func TestPolicyOfOneVersion(t *testing.T) {
 		} {
 			r, err := send(t.Context(), step.version, name, step.utilization)
 			if err != nil || r.Code != step.code || !strings.Contains(r.Status(), step.message) {
-				t.Errorf("%s, %s, %d: code %d (%s), %v; want %d", failure, step.version, step.utilization, r.Code, r.Status(), err, step.code)
+				t.Errorf(
+					"%s, %s, %d: code %d (%s), %v; want %d",
+					failure,
+					step.version,
+					step.utilization,
+					r.Code,
+					r.Status(),
+					err,
+					step.code,
+				)
 			}
 		}
 	}

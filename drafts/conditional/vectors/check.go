@@ -111,10 +111,19 @@ func (c *checker) chain(chain []Authorizer, path string, objects int) {
 func (c *checker) authorizer(a *Authorizer, path string, objects int) {
 	oneOf(c, path+".failureMode", a.FailureMode, "", FailDeny, FailNoOpinion)
 	if a.Status != nil {
-		c.must(a.Decision == "" && len(a.Conditions) == 0, path, "the authorizer has a status and more (expected decision and conditions left out)")
+		c.must(
+			a.Decision == "" && len(a.Conditions) == 0,
+			path,
+			"the authorizer has a status and more (expected decision and conditions left out)",
+		)
 	} else {
 		oneOf(c, path+".decision", a.Decision, Allow, Deny, NoOpinion, Conditional)
-		c.must(len(a.Conditions) == 0 || a.Decision == Conditional, path, "there are conditions for %s (expected them for Conditional only)", a.Decision)
+		c.must(
+			len(a.Conditions) == 0 || a.Decision == Conditional,
+			path,
+			"there are conditions for %s (expected them for Conditional only)",
+			a.Decision,
+		)
 	}
 	c.must(!a.Empty || a.Decision == Deny, path, "the empty decision is %s (expected Deny)", a.Decision)
 	for id, truth := range a.Truths {
@@ -134,7 +143,13 @@ func (c *checker) condition(cond EvaluatedCondition, at string, objects int) {
 		oneOf(c, at+".is", cond.Is, True, False, Error)
 		return
 	}
-	c.must(cond.Is == "" && len(cond.PerObject) == objects, at+".perObject", "there are %d truths (expected one for each of %d objects, and no is)", len(cond.PerObject), objects)
+	c.must(
+		cond.Is == "" && len(cond.PerObject) == objects,
+		at+".perObject",
+		"there are %d truths (expected one for each of %d objects, and no is)",
+		len(cond.PerObject),
+		objects,
+	)
 	for _, truth := range cond.PerObject {
 		oneOf(c, at+".perObject", truth, True, False, Error)
 	}
@@ -178,7 +193,11 @@ func (c *checker) step(steps []Step, i int, s Step, path string) {
 
 func (c *checker) authorize(s *AuthorizeStep, path string) {
 	oneOf(c, path+".spec.conditionalAuthorization.mode", s.Spec.Mode(), None, HumanReadable, Optimized)
-	c.must((s.Spec.ResourceAttributes != nil) != (s.Spec.NonResourceAttributes != nil), path+".spec", "the spec has both or neither of resourceAttributes and nonResourceAttributes (expected one)")
+	c.must(
+		(s.Spec.ResourceAttributes != nil) != (s.Spec.NonResourceAttributes != nil),
+		path+".spec",
+		"the spec has both or neither of resourceAttributes and nonResourceAttributes (expected one)",
+	)
 	c.decisions(s.Want.OneOf, path+".want", Allow, Deny, NoOpinion, Conditional)
 	for _, e := range s.Want.Effects {
 		oneOf(c, path+".want.effects", e, Allow, Deny, NoOpinion)

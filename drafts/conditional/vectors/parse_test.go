@@ -49,7 +49,9 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := vs[0].APIServer
-	if a := m.Chain[0]; a.Name != "a0" || a.FailureMode != FailDeny || len(a.Conditions) != 3 || a.Conditions[2].ID != "a-2" || len(a.Conditions[0].Condition.Condition) != 7 || a.Conditions[0].PerObject[0] != True {
+	if a := m.Chain[0]; a.Name != "a0" || a.FailureMode != FailDeny || len(a.Conditions) != 3 || a.Conditions[2].ID != "a-2" ||
+		len(a.Conditions[0].Condition.Condition) != 7 ||
+		a.Conditions[0].PerObject[0] != True {
 		t.Errorf("%+v", a)
 	}
 	if m.Server.Gate != "on" || m.Request.Verb != "create" || m.Objects != 1 {
@@ -59,7 +61,10 @@ func TestComplete(t *testing.T) {
 
 func TestWanted(t *testing.T) {
 	yes, no := true, false
-	m := &APIServer{Want: Want{Authorized: ConditionalAllow, Asked: []string{"a0"}, Admitted: &no}, Eager: &Want{Authorized: Allow, Asked: []string{}, Admitted: &yes}}
+	m := &APIServer{
+		Want:  Want{Authorized: ConditionalAllow, Asked: []string{"a0"}, Admitted: &no},
+		Eager: &Want{Authorized: Allow, Asked: []string{}, Admitted: &yes},
+	}
 	if w := m.WantIn(Lazy); w.Authorized != ConditionalAllow || len(w.Asked) != 1 || *w.Admitted {
 		t.Errorf("lazy: %+v", w)
 	}

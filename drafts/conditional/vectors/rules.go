@@ -132,7 +132,11 @@ func (r Rules) decision(b *Breaches, s ConditionSet) {
 	isMode := s.FailureMode == FailDeny || s.FailureMode == FailNoOpinion
 	b.when(len(s.Conditions) > 0 && !isMode && !r.Union, "", "failureMode %q: expected %s or %s", s.FailureMode, FailDeny, FailNoOpinion)
 	decides := slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Effect != NoOpinion })
-	b.when(r.Union && len(s.Conditions) > 0 && !decides, "no-effect", "all conditions are of the effect NoOpinion: the decision is concrete")
+	b.when(
+		r.Union && len(s.Conditions) > 0 && !decides,
+		"no-effect",
+		"all conditions are of the effect NoOpinion: the decision is concrete",
+	)
 	seen := map[string]bool{}
 	for _, c := range s.Conditions {
 		b.when(seen[c.ID], "duplicate-ids", "the ID %.80q twice", c.ID)

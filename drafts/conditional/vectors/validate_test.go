@@ -59,7 +59,16 @@ func TestValidate(t *testing.T) {
 }
 
 // unionRules are the rules of a revision whose conditional answers are one decision.
-var unionRules = Rules{Chain: "conditionalDecision", Condition: 10240, Description: 1024, Conditions: MaxConditions, Depth: 16, Qualified: true, Optional: true, Union: true}
+var unionRules = Rules{
+	Chain:       "conditionalDecision",
+	Condition:   10240,
+	Description: 1024,
+	Conditions:  MaxConditions,
+	Depth:       16,
+	Qualified:   true,
+	Optional:    true,
+	Union:       true,
+}
 
 func TestUnionRules(t *testing.T) {
 	allow := func(change func(*Condition)) ConditionSet {

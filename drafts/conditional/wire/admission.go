@@ -19,11 +19,23 @@ import (
 // kinds are the kinds of the objects in the vectors, by resource and subresource. An API server sends the kind of every
 // object. The vectors leave it out, because none of their policies uses it.
 var kinds = map[string]string{
-	"certificatesigningrequests": "CertificateSigningRequest", "clusterroles": "ClusterRole", "configmaps": "ConfigMap",
-	"deployments": "Deployment", "nodes": "Node", "nodes/proxy": "NodeProxyOptions", "persistentvolumeclaims": "PersistentVolumeClaim",
-	"persistentvolumes": "PersistentVolume", "pods": "Pod", "pods/exec": "PodExecOptions", "pods/proxy": "PodProxyOptions",
-	"resourceclaims": "ResourceClaim", "secrets": "Secret", "serviceaccounts/token": "TokenRequest", "services/proxy": "ServiceProxyOptions",
-	"things": "Thing", "widgets": "Widget",
+	"certificatesigningrequests": "CertificateSigningRequest",
+	"clusterroles":               "ClusterRole",
+	"configmaps":                 "ConfigMap",
+	"deployments":                "Deployment",
+	"nodes":                      "Node",
+	"nodes/proxy":                "NodeProxyOptions",
+	"persistentvolumeclaims":     "PersistentVolumeClaim",
+	"persistentvolumes":          "PersistentVolume",
+	"pods":                       "Pod",
+	"pods/exec":                  "PodExecOptions",
+	"pods/proxy":                 "PodProxyOptions",
+	"resourceclaims":             "ResourceClaim",
+	"secrets":                    "Secret",
+	"serviceaccounts/token":      "TokenRequest",
+	"services/proxy":             "ServiceProxyOptions",
+	"things":                     "Thing",
+	"widgets":                    "Widget",
 }
 
 // toAdmission writes the data that is known in admission, together with the request that was authorized.

@@ -14,13 +14,21 @@ import (
 //
 // No text limits how deep sets may be nested: the limit is ours.
 var Merged = &Revision{
-	Name:   "merged",
-	Text:   "KEP-5681 as merged into kubernetes/enhancements, commit a2589d2322b2",
-	Rules:  vectors.Rules{Chain: "conditionSetChain", Sent: "conditionSetChain", Condition: 1024, Conditions: vectors.MaxConditions, Depth: 16, Staged: true},
-	CEL:    "k8s.io/authorization-cel",
-	marks:  []string{"conditionSetChain", "conditionsType"},
-	spec:   modeSpec,
-	status: mergedAnswer, response: withoutUID(mergedAnswer),
+	Name: "merged",
+	Text: "KEP-5681 as merged into kubernetes/enhancements, commit a2589d2322b2",
+	Rules: vectors.Rules{
+		Chain:      "conditionSetChain",
+		Sent:       "conditionSetChain",
+		Condition:  1024,
+		Conditions: vectors.MaxConditions,
+		Depth:      16,
+		Staged:     true,
+	},
+	CEL:      "k8s.io/authorization-cel",
+	marks:    []string{"conditionSetChain", "conditionsType"},
+	spec:     modeSpec,
+	status:   mergedAnswer,
+	response: withoutUID(mergedAnswer),
 	request: shaped(func(q vectors.AuthorizationConditionsRequest) (mergedRequest, error) {
 		chain, err := toMerged(q.ConditionSets)
 		return mergedRequest{chain, q.ConditionData}, err
@@ -36,7 +44,13 @@ var mergedAnswer = shaped(func(s vectors.SubjectAccessReviewStatus) (mergedStatu
 	return mergedStatus{s.Allowed, s.Denied, s.Reason, s.EvaluationError, chain}, err
 }, func(w mergedStatus) (vectors.SubjectAccessReviewStatus, error) {
 	chain, err := fromMerged(w.ConditionSetChain)
-	return vectors.SubjectAccessReviewStatus{Allowed: w.Allowed, Denied: w.Denied, Reason: w.Reason, EvaluationError: w.EvaluationError, ConditionsChain: chain}, err
+	return vectors.SubjectAccessReviewStatus{
+		Allowed:         w.Allowed,
+		Denied:          w.Denied,
+		Reason:          w.Reason,
+		EvaluationError: w.EvaluationError,
+		ConditionsChain: chain,
+	}, err
 })
 
 type mergedStatus struct {
@@ -97,7 +111,9 @@ func fromMerged(chain []mergedSet) (out []vectors.ConditionSet, err error) {
 		}
 		s := vectors.ConditionSet{Allowed: w.Allowed, Denied: w.Denied, FailureMode: w.FailureMode, AuthorizerName: w.AuthorizerName}
 		for _, c := range w.Conditions {
-			s.Conditions = append(s.Conditions, vectors.Condition{ID: c.ID, Effect: c.Effect, Type: w.ConditionsType, Condition: c.Condition, Description: c.Description})
+			s.Conditions = append(s.Conditions,
+				vectors.Condition{ID: c.ID, Effect: c.Effect, Type: w.ConditionsType, Condition: c.Condition, Description: c.Description},
+			)
 		}
 		if s.ConditionsChain, err = fromMerged(w.ConditionSetChain); err != nil {
 			return nil, err

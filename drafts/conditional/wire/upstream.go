@@ -33,7 +33,13 @@ var Upstream = &Revision{
 		return upstreamStatus{s.Allowed, s.Denied, s.Reason, s.EvaluationError, d}, err
 	}, func(w upstreamStatus) (vectors.SubjectAccessReviewStatus, error) {
 		chain, err := w.ConditionalDecision.chain()
-		return vectors.SubjectAccessReviewStatus{Allowed: w.Allowed, Denied: w.Denied, Reason: w.Reason, EvaluationError: w.EvaluationError, ConditionsChain: chain}, err
+		return vectors.SubjectAccessReviewStatus{
+			Allowed:         w.Allowed,
+			Denied:          w.Denied,
+			Reason:          w.Reason,
+			EvaluationError: w.EvaluationError,
+			ConditionsChain: chain,
+		}, err
 	}),
 	request:  shaped(toUpstreamRequest, fromUpstreamRequest),
 	response: shaped(toUpstreamResponse, fromUpstreamResponse),

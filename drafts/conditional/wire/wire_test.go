@@ -13,7 +13,9 @@ import (
 )
 
 func chain(all ...vectors.Condition) vectors.SubjectAccessReviewStatus {
-	return vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "n", FailureMode: vectors.FailDeny, Conditions: all}}}
+	return vectors.SubjectAccessReviewStatus{
+		ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "n", FailureMode: vectors.FailDeny, Conditions: all}},
+	}
 }
 
 // withoutModes returns a chain without failure modes: that is how a revision without failure modes reads the chain.
@@ -27,13 +29,23 @@ func withoutModes(chain []vectors.ConditionSet) []vectors.ConditionSet {
 
 var (
 	valid  = vectors.Condition{ID: "a", Effect: vectors.Allow, Type: "example.com/t", Condition: "x"}
-	nested = vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "o", ConditionsChain: chain(valid).ConditionsChain}}}
-	alone  = vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{Conditions: []vectors.Condition{{ID: "b", Effect: vectors.Deny}, valid}}}}
-	union  = vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "o"}, {AuthorizerName: "p", ConditionsChain: []vectors.ConditionSet{
-		{AuthorizerName: "n", Conditions: []vectors.Condition{valid}}, {AuthorizerName: "q", Denied: true},
-	}}}}
-	withMode = vectors.SubjectAccessReviewStatus{ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "n", FailureMode: vectors.FailNoOpinion, Conditions: []vectors.Condition{valid}}}}
-	mixed    = chain(valid, vectors.Condition{ID: "b", Effect: vectors.Deny, Type: "example.com/u", Condition: "y"})
+	nested = vectors.SubjectAccessReviewStatus{
+		ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "o", ConditionsChain: chain(valid).ConditionsChain}},
+	}
+	alone = vectors.SubjectAccessReviewStatus{
+		ConditionsChain: []vectors.ConditionSet{{Conditions: []vectors.Condition{{ID: "b", Effect: vectors.Deny}, valid}}},
+	}
+	union = vectors.SubjectAccessReviewStatus{
+		ConditionsChain: []vectors.ConditionSet{{AuthorizerName: "o"}, {AuthorizerName: "p", ConditionsChain: []vectors.ConditionSet{
+			{AuthorizerName: "n", Conditions: []vectors.Condition{valid}}, {AuthorizerName: "q", Denied: true},
+		}}},
+	}
+	withMode = vectors.SubjectAccessReviewStatus{
+		ConditionsChain: []vectors.ConditionSet{
+			{AuthorizerName: "n", FailureMode: vectors.FailNoOpinion, Conditions: []vectors.Condition{valid}},
+		},
+	}
+	mixed = chain(valid, vectors.Condition{ID: "b", Effect: vectors.Deny, Type: "example.com/u", Condition: "y"})
 )
 
 // TestJSON compares the JSON of each revision with the names in its text.
@@ -76,7 +88,13 @@ func TestJSON(t *testing.T) {
 		if known := Recognize(raw); len(known) != 1 || known[0] != c.w {
 			t.Errorf("%s: recognized as %v", raw, known)
 		}
-		q, err := c.w.AskConditions(vectors.AuthorizationConditionsRequest{UID: "u", ConditionSets: c.s.ConditionsChain, ConditionData: vectors.ConditionData{Operation: "CREATE"}})
+		q, err := c.w.AskConditions(
+			vectors.AuthorizationConditionsRequest{
+				UID:           "u",
+				ConditionSets: c.s.ConditionsChain,
+				ConditionData: vectors.ConditionData{Operation: "CREATE"},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +115,10 @@ func TestJSON(t *testing.T) {
 	if _, err := Seed.AnswerConditions("u", chain(valid)); err == nil {
 		t.Error("conditions evaluate to conditions")
 	}
-	if _, err := Named("newest"); err == nil || err.Error() != `"newest" is not a revision of the wire (expected one of seed, merged, upstream)` {
+	if _, err := Named(
+		"newest",
+	); err == nil ||
+		err.Error() != `"newest" is not a revision of the wire (expected one of seed, merged, upstream)` {
 		t.Error(err)
 	}
 }
@@ -106,10 +127,17 @@ func TestJSON(t *testing.T) {
 // would.
 func TestAdmissionRequest(t *testing.T) {
 	q := vectors.AuthorizationConditionsRequest{UID: "u", ConditionSets: alone.ConditionsChain, ConditionData: vectors.ConditionData{
-		Operation: "CREATE", Object: vectors.Object{"metadata": map[string]any{"generateName": "bob-", "name": "bob-x"}}, Options: vectors.Object{"dryRun": []any{"All"}},
+		Operation: "CREATE",
+		Object:    vectors.Object{"metadata": map[string]any{"generateName": "bob-", "name": "bob-x"}},
+		Options:   vectors.Object{"dryRun": []any{"All"}},
 	}}
 	q.Authorized.User, q.Authorized.Groups = "alice", []string{"dev"}
-	q.Authorized.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "pods", Namespace: "shop"}
+	q.Authorized.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb:      "create",
+		Version:   "v1",
+		Resource:  "pods",
+		Namespace: "shop",
+	}
 	raw, err := Upstream.AskConditions(q)
 	if err != nil {
 		t.Fatal(err)
@@ -121,10 +149,14 @@ func TestAdmissionRequest(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", raw, want)
 	}
 	for name, d := range map[string]vectors.ConditionData{
-		"a namespaceObject": {NamespaceObject: vectors.Object{}}, "an impersonatedRequest": {ImpersonatedRequest: &vectors.ImpersonatedRequest{}},
+		"a namespaceObject":      {NamespaceObject: vectors.Object{}},
+		"an impersonatedRequest": {ImpersonatedRequest: &vectors.ImpersonatedRequest{}},
 	} {
 		var cannot *Inexpressible
-		if _, err := Upstream.AskConditions(vectors.AuthorizationConditionsRequest{ConditionData: d}); !errors.As(err, &cannot) || cannot.What != name {
+		if _, err := Upstream.AskConditions(
+			vectors.AuthorizationConditionsRequest{ConditionData: d},
+		); !errors.As(err, &cannot) ||
+			cannot.What != name {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -205,7 +205,12 @@ func verbs(chains []permissions.Chain) []string {
 }
 
 // sides returns the results of the enforcer and of the model for a pair.
-func sides(t testing.TB, typ typed.ParseableType, root *permissions.Node, p pair) (enforced, predicted []string, fields []ChangedField, chains []permissions.Chain) {
+func sides(
+	t testing.TB,
+	typ typed.ParseableType,
+	root *permissions.Node,
+	p pair,
+) (enforced, predicted []string, fields []ChangedField, chains []permissions.Chain) {
 	t.Helper()
 	c := Change{Type: typ, Old: p.old, New: p.new}
 	if chains = model.Update(root, p.old, p.new); p.create {

@@ -50,7 +50,12 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outco
 			return nil, forbidden(r, r.Info.Verb, "granular permissions are of no use in this API group")
 		}
 		// Requests that granular permissions allow are carried out with every right.
-		userInfo = &user.DefaultInfo{Name: r.User.GetName(), UID: r.User.GetUID(), Extra: r.User.GetExtra(), Groups: append(slices.Clone(r.User.GetGroups()), e.o.Group)}
+		userInfo = &user.DefaultInfo{
+			Name:   r.User.GetName(),
+			UID:    r.User.GetUID(),
+			Extra:  r.User.GetExtra(),
+			Groups: append(slices.Clone(r.User.GetGroups()), e.o.Group),
+		}
 	}
 	if !e.o.Steps.Checked(r) {
 		return &outcome{as: userInfo}, nil
@@ -59,7 +64,15 @@ func (e *Enforcer) judge(ctx context.Context, r *Request, d *Decision) (_ *outco
 }
 
 // check computes the change that a request makes, and asks for the permissions of the changed fields.
-func (e *Enforcer) check(ctx context.Context, r *Request, root *permissions.Node, userInfo user.Info, ordinary bool, ask Ask, d *Decision) (*outcome, error) {
+func (e *Enforcer) check(
+	ctx context.Context,
+	r *Request,
+	root *permissions.Node,
+	userInfo user.Info,
+	ordinary bool,
+	ask Ask,
+	d *Decision,
+) (*outcome, error) {
 	old, err := e.fetchStored(ctx, r)
 	if err != nil {
 		return nil, err

@@ -118,7 +118,14 @@ func New(o Options) (*Enforcer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Enforcer{o: o, client: client, objects: objects, url: u, forward: transport, schemas: schemas{Client: client.Discovery().OpenAPIV3(), kept: map[schema.GroupVersion]published{}}}, nil
+	return &Enforcer{
+		o:       o,
+		client:  client,
+		objects: objects,
+		url:     u,
+		forward: transport,
+		schemas: schemas{Client: client.Discovery().OpenAPIV3(), kept: map[schema.GroupVersion]published{}},
+	}, nil
 }
 
 func (e *Enforcer) authenticate(ctx context.Context, r *http.Request) (user.Info, error) {
@@ -142,15 +149,27 @@ func (e *Enforcer) asker(ctx context.Context, r *Request, d *Decision) Ask {
 	return func(verb string) (bool, error) {
 		a := e.o.Steps.Attributes(r, verb)
 		check := Check{ResourceAttributes: authorizationv1.ResourceAttributes{
-			Verb: verb, Group: a.APIGroup, Version: a.APIVersion, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
+			Verb:        verb,
+			Group:       a.APIGroup,
+			Version:     a.APIVersion,
+			Resource:    a.Resource,
+			Subresource: a.Subresource,
+			Namespace:   a.Namespace,
+			Name:        a.Name,
 		}}
 		extra := map[string]authorizationv1.ExtraValue{}
 		for key, values := range a.User.GetExtra() {
 			extra[key] = values
 		}
-		review, err := e.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: a.User.GetName(), UID: a.User.GetUID(), Groups: a.User.GetGroups(), Extra: extra, ResourceAttributes: &check.ResourceAttributes,
-		}}, metav1.CreateOptions{})
+		review, err := e.client.AuthorizationV1().
+			SubjectAccessReviews().
+			Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               a.User.GetName(),
+				UID:                a.User.GetUID(),
+				Groups:             a.User.GetGroups(),
+				Extra:              extra,
+				ResourceAttributes: &check.ResourceAttributes,
+			}}, metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("asking for %s: %w", verb, err)
 		}

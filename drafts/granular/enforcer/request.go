@@ -148,6 +148,8 @@ func pinnedJSONPatch(body []byte, resourceVersion string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	operations = append(operations, map[string]json.RawMessage{"op": []byte(`"add"`), "path": []byte(`"/metadata/resourceVersion"`), "value": version})
+	operations = append(operations,
+		map[string]json.RawMessage{"op": []byte(`"add"`), "path": []byte(`"/metadata/resourceVersion"`), "value": version},
+	)
 	return json.Marshal(operations)
 }

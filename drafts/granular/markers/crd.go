@@ -180,7 +180,11 @@ func (r *crdReader) checkRead(n *yaml.Node, checked map[*yaml.Node]bool) error {
 	checked[n] = true
 	err := eachEntry(n, func(key, value *yaml.Node) error {
 		if strings.HasPrefix(key.Value, schemaPrefix) && !r.read[key] {
-			return fmt.Errorf("%s: %s has no effect here, expected it in the schema of properties, items or additionalProperties", r.at(key), key.Value)
+			return fmt.Errorf(
+				"%s: %s has no effect here, expected it in the schema of properties, items or additionalProperties",
+				r.at(key),
+				key.Value,
+			)
 		}
 		return r.checkRead(value, checked)
 	})

@@ -100,7 +100,11 @@ func TestCRDVersions(t *testing.T) {
 		}
 	}
 	bare := strings.ReplaceAll(goodCRD, schemaPrefix, "x-other-")
-	if _, err := ReadCRDs("f.yaml", []byte(bare)); err == nil || err.Error() != "f.yaml: no field has a permission, expected x-kubernetes-permission-verb on one" {
+	if _, err := ReadCRDs(
+		"f.yaml",
+		[]byte(bare),
+	); err == nil ||
+		err.Error() != "f.yaml: no field has a permission, expected x-kubernetes-permission-verb on one" {
 		t.Error(err)
 	}
 }

@@ -164,7 +164,13 @@ func (w *walker) collect(s *schema, at place) error {
 	case len(at.path) == 0:
 		return fmt.Errorf("%s: %sverb on a whole object, expected it on fields of it", m.at, w.prefix)
 	case at.atomic != "":
-		return fmt.Errorf("%s: path %q: a change in %s is a change of the whole, because that is atomic (expected %s)", m.at, at, at.atomic, w.identity)
+		return fmt.Errorf(
+			"%s: path %q: a change in %s is a change of the whole, because that is atomic (expected %s)",
+			m.at,
+			at,
+			at.atomic,
+			w.identity,
+		)
 	}
 	f := &permissions.Field{Path: at.String(), Verb: m.value}
 	_, f.Excluded = s.marks[permissionExcluded]
@@ -200,9 +206,23 @@ func (w *walker) addParameter(f *permissions.Field, m marks, at place) error {
 	p, isEmitted := at.parameters[parameter.value]
 	switch {
 	case !isEmitted:
-		return fmt.Errorf("%s: path %q: nothing in the path emits the parameter %q, expected %sparameter-source with it %s, on a field by which items of a list are identified, or on the items of a set", parameter.at, at, parameter.value, w.prefix, w.keys)
+		return fmt.Errorf(
+			"%s: path %q: nothing in the path emits the parameter %q, expected %sparameter-source with it %s, on a field by which items of a list are identified, or on the items of a set",
+			parameter.at,
+			at,
+			parameter.value,
+			w.prefix,
+			w.keys,
+		)
 	case p.item != at.lastItem():
-		return fmt.Errorf("%s: path %q: the parameter %q comes from %s, expected one of the last item, %s", parameter.at, at, parameter.value, p.item, at.lastItem())
+		return fmt.Errorf(
+			"%s: path %q: the parameter %q comes from %s, expected one of the last item, %s",
+			parameter.at,
+			at,
+			parameter.value,
+			p.item,
+			at.lastItem(),
+		)
 	}
 	f.Parameter = &permissions.Parameter{Source: p.source, Key: p.key, Treatment: permissions.Treatment(m[parameterTreatment].value)}
 	return nil
@@ -212,7 +232,12 @@ func (w *walker) addParameter(f *permissions.Field, m marks, at place) error {
 func (w *walker) checkSources() error {
 	for _, m := range w.sources {
 		if !w.used[m] {
-			return fmt.Errorf("%s: %sparameter-source has no effect here, expected it %s, on a field by which items of a list are identified, or on the items of a set", m.at, w.prefix, w.keys)
+			return fmt.Errorf(
+				"%s: %sparameter-source has no effect here, expected it %s, on a field by which items of a list are identified, or on the items of a set",
+				m.at,
+				w.prefix,
+				w.keys,
+			)
 		}
 	}
 	return nil

@@ -23,7 +23,15 @@ func (m marks) merge(ofType marks) error {
 	for n, typeMark := range ofType {
 		ownMark, isThere := m[n]
 		if isThere && ownMark.value != typeMark.value {
-			return fmt.Errorf("%s: %s%s is %q, and %q for the type at %s (expected one of them)", ownMark.at, commentPrefix, n, ownMark.value, typeMark.value, typeMark.at)
+			return fmt.Errorf(
+				"%s: %s%s is %q, and %q for the type at %s (expected one of them)",
+				ownMark.at,
+				commentPrefix,
+				n,
+				ownMark.value,
+				typeMark.value,
+				typeMark.at,
+			)
 		}
 		if !isThere {
 			m[n] = typeMark

@@ -61,7 +61,11 @@ func (r *typeReader) groupOf(p *goPackage) (string, error) {
 			return strings.Trim(m[1], `"`), nil
 		}
 	}
-	return "", fmt.Errorf("%s: package %s has no API group, expected +groupName=GROUP in the comment before its package clause", r.at(p.files[0].Name), p.Name)
+	return "", fmt.Errorf(
+		"%s: package %s has no API group, expected +groupName=GROUP in the comment before its package clause",
+		r.at(p.files[0].Name),
+		p.Name,
+	)
 }
 
 // resourceOf returns the name of the resource whose objects have a type: the one that a marker gives, or the plural.

@@ -78,7 +78,11 @@ func (r *typeReader) readDeclared(t *typeDeclaration) (*schema, error) {
 	_, hasParameter := s.marks[parameterizedBy]
 	hasNoEnd := hasPermission || hasParameter
 	if again := r.ancestors[t]; again != "" && hasNoEnd {
-		return nil, fmt.Errorf("%s: type %s contains itself, and has permissions in it: expected them around it only, because a path has an end", again, t.Name.Name)
+		return nil, fmt.Errorf(
+			"%s: type %s contains itself, and has permissions in it: expected them around it only, because a path has an end",
+			again,
+			t.Name.Name,
+		)
 	}
 	return s, nil
 }
@@ -136,7 +140,13 @@ func (r *typeReader) addField(to *schema, name string, f *ast.Field, in *typeDec
 		return nil
 	}
 	if m, has := s.marks[permissionVerb]; has {
-		return fmt.Errorf("%s: %sverb on %s, whose fields are inlined at %s: expected it on fields of the struct, because the struct has no path of its own", m.at, commentPrefix, typeName(f.Type), r.at(f))
+		return fmt.Errorf(
+			"%s: %sverb on %s, whose fields are inlined at %s: expected it on fields of the struct, because the struct has no path of its own",
+			m.at,
+			commentPrefix,
+			typeName(f.Type),
+			r.at(f),
+		)
 	}
 	to.fields = append(to.fields, s.fields...)
 	return nil

@@ -65,7 +65,11 @@ func TestEmbedded(t *testing.T) {
 		})
 	}
 	root := set.Tree("granular.authzconf.dev", "v1", "widgetsets")
-	chains := Update(root, object(t, `{}`), object(t, `{"spec":{"replicas":1,"template":{"spec":{"triggerSelfDestructOnSecurityBreach":true}}}}`))
+	chains := Update(
+		root,
+		object(t, `{}`),
+		object(t, `{"spec":{"replicas":1,"template":{"spec":{"triggerSelfDestructOnSecurityBreach":true}}}}`),
+	)
 	if got := strings.Join(words(Excluded(chains)), ","); got != "specification > specification > selfDestruction" {
 		t.Errorf("excluded: %s", got)
 	}

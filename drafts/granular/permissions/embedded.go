@@ -50,7 +50,12 @@ func (e embedding) check(r resource, earlier []embedding) error {
 	case !validFields.MatchString(e.Path):
 		return fmt.Errorf("path %q: expected names of fields joined by dots (items of a list or map cannot be embedded resources)", e.Path)
 	case !isNamed || e.Version == "":
-		return fmt.Errorf("path %q: version is %q and resource %q, expected a version and the plural name of a resource", e.Path, e.Version, e.Resource)
+		return fmt.Errorf(
+			"path %q: version is %q and resource %q, expected a version and the plural name of a resource",
+			e.Path,
+			e.Version,
+			e.Resource,
+		)
 	}
 	for _, other := range earlier {
 		if isWithin(e.Path, other.Path) || isWithin(other.Path, e.Path) {
@@ -66,7 +71,13 @@ func (e embedding) checkOuter(f *Field) error {
 	if f == nil || !f.excludes() || !isWithin(f.Path, e.Path) {
 		return nil
 	}
-	return fmt.Errorf("path %q: it belongs to %s, which %q embeds, expected it to be excluded only where %s are described", f.Path, e.Resource, e.Path, e.Resource)
+	return fmt.Errorf(
+		"path %q: it belongs to %s, which %q embeds, expected it to be excluded only where %s are described",
+		f.Path,
+		e.Resource,
+		e.Path,
+		e.Resource,
+	)
 }
 
 // isWithin reports whether a path is another one, or below it.
@@ -77,7 +88,13 @@ func (s *Set) checkEmbedded() error {
 	for i, r := range s.Resources {
 		for _, e := range r.Embeds {
 			if s.contains(e, i, map[[3]string]bool{}) {
-				return fmt.Errorf("%s: path %q: %s would embed itself, expected a resource that does not embed %s", e.at, e.Path, r.Resource, r.Resource)
+				return fmt.Errorf(
+					"%s: path %q: %s would embed itself, expected a resource that does not embed %s",
+					e.at,
+					e.Path,
+					r.Resource,
+					r.Resource,
+				)
 			}
 		}
 	}
@@ -144,7 +161,14 @@ func (s *Set) checkKnown() error {
 				return r.Resource != "*" && r.applies(e.Group, e.Version, e.Resource)
 			})
 			if !isKnown {
-				return fmt.Errorf("%s: path %q: nothing describes %s of the group %q in the version %q, expected a resource that is described", e.at, e.Path, e.Resource, e.Group, e.Version)
+				return fmt.Errorf(
+					"%s: path %q: nothing describes %s of the group %q in the version %q, expected a resource that is described",
+					e.at,
+					e.Path,
+					e.Resource,
+					e.Group,
+					e.Version,
+				)
 			}
 		}
 	}

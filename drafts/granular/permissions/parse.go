@@ -116,7 +116,10 @@ func checkField(f *Field, seen map[string]bool) error {
 	isItem := strings.HasSuffix(f.Path, ".*")
 	switch {
 	case f.ExcludedItems != nil && !f.hasKeys():
-		return fmt.Errorf("path %q: excludedItems are keys of a map, expected a path that ends with * and a parameter of the source mapKey", f.Path)
+		return fmt.Errorf(
+			"path %q: excludedItems are keys of a map, expected a path that ends with * and a parameter of the source mapKey",
+			f.Path,
+		)
 	case isItem && f.Parameter == nil:
 		return fmt.Errorf("path %q: expected a parameter, for each item has a permission of its own", f.Path)
 	case f.Parameter == nil:

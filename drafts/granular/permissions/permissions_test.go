@@ -115,7 +115,10 @@ func TestKnownFields(t *testing.T) {
 			"metadata", "metadata.labels", "metadata.labels.*", "metadata.annotations", "metadata.annotations.*", "metadata.finalizers", "metadata.finalizers.*",
 			"metadata.liens", "metadata.ownerReferences", "status", "status.conditions.*", "spec", "spec.nodeName", "spec.schedulePaused",
 		},
-		{"apps", "deployments"}: {"spec.replicas"}, {"apps", "replicasets"}: {"spec.replicas"}, {"apps", "statefulsets"}: {"spec.replicas"}, {"", "replicationcontrollers"}: {"spec.replicas"},
+		{"apps", "deployments"}:        {"spec.replicas"},
+		{"apps", "replicasets"}:        {"spec.replicas"},
+		{"apps", "statefulsets"}:       {"spec.replicas"},
+		{"", "replicationcontrollers"}: {"spec.replicas"},
 	} {
 		for _, path := range paths {
 			if !slices.ContainsFunc(set.Fields(resource[0], "v1", resource[1]), func(f *Field) bool { return f.Path == path }) {
@@ -149,7 +152,13 @@ func isNothing(any) bool { return false }
 // TestExcludedValues checks which changes of a field and of the keys of a map are excluded by their values.
 func TestExcludedValues(t *testing.T) {
 	level := &Field{Path: "spec.level", Verb: "level", ExcludedValues: []any{"high", true}}
-	label := &Field{Path: "labels.*", Verb: "label", Parameter: &Parameter{Source: MapKey}, ExcludedItems: []string{"a", "b"}, ExcludedValues: []any{"high"}}
+	label := &Field{
+		Path:           "labels.*",
+		Verb:           "label",
+		Parameter:      &Parameter{Source: MapKey},
+		ExcludedItems:  []string{"a", "b"},
+		ExcludedValues: []any{"high"},
+	}
 	for _, c := range []struct {
 		field     *Field
 		parameter string

@@ -67,7 +67,11 @@ func (s *Set) policiesOf(r resource) (policies []policy, err error) {
 			continue
 		}
 		if !canGuard(r, f, names, fields) {
-			return nil, fmt.Errorf("%s: path %q: there is a policy only for what one resource excludes, with nothing described in it, and not in the items of a list or map", r.Resource, f.Path)
+			return nil, fmt.Errorf(
+				"%s: path %q: there is a policy only for what one resource excludes, with nothing described in it, and not in the items of a list or map",
+				r.Resource,
+				f.Path,
+			)
 		}
 		for _, key := range keys {
 			policies = append(policies, policy{resource: r, Field: f, Key: key, Names: names, Verbs: verbsOver(f, key, fields)})

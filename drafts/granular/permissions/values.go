@@ -28,11 +28,17 @@ func (f *Field) checkValues() error {
 	case f.ExcludedValues == nil:
 		return nil
 	case f.Excluded:
-		return fmt.Errorf("path %q: excluded and excludedValues, expected either: an excluded field is excluded whatever its value is", f.Path)
+		return fmt.Errorf(
+			"path %q: excluded and excludedValues, expected either: an excluded field is excluded whatever its value is",
+			f.Path,
+		)
 	case len(f.ExcludedValues) == 0:
 		return fmt.Errorf("path %q: excludedValues is empty, expected at least one value", f.Path)
 	case isItem && len(f.ExcludedItems) == 0:
-		return fmt.Errorf("path %q: expected excludedItems beside excludedValues, for only the values of named keys can be excluded", f.Path)
+		return fmt.Errorf(
+			"path %q: expected excludedItems beside excludedValues, for only the values of named keys can be excluded",
+			f.Path,
+		)
 	}
 	seen := map[string]bool{}
 	for _, v := range f.ExcludedValues {

@@ -22,7 +22,12 @@ func (f *Field) checkVerb(resource string) error {
 	ancestors := append([]string{resource, strings.TrimSuffix(resource, "s")}, segments[:len(segments)-1]...)
 	for _, name := range ancestors {
 		if beginsWithWord(f.Verb, name) {
-			return fmt.Errorf("path %q: verb %q begins with %q, which the field is in (expected a name that another resource can share)", f.Path, f.Verb, name)
+			return fmt.Errorf(
+				"path %q: verb %q begins with %q, which the field is in (expected a name that another resource can share)",
+				f.Path,
+				f.Verb,
+				name,
+			)
 		}
 	}
 	return nil
@@ -92,7 +97,15 @@ type Guard struct {
 func (s *Set) Guards() (out []Guard) {
 	for _, r := range s.Resources {
 		for _, f := range s.fieldsOf(r) {
-			out = append(out, Guard{Resource: r.name(), Versions: strings.Join(r.Versions, ", "), Path: f.Path, Verb: f.describe(), Ordinary: f.describeOrdinary()})
+			out = append(out,
+				Guard{
+					Resource: r.name(),
+					Versions: strings.Join(r.Versions, ", "),
+					Path:     f.Path,
+					Verb:     f.describe(),
+					Ordinary: f.describeOrdinary(),
+				},
+			)
 		}
 	}
 	return out

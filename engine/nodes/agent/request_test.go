@@ -24,7 +24,9 @@ func TestAttempts(t *testing.T) {
 		switch {
 		case r.Header.Get("Impersonate-User") == "system:node:other":
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not this one","reason":"Forbidden","code":403}`))
+			_, _ = w.Write(
+				[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not this one","reason":"Forbidden","code":403}`),
+			)
 		case strings.Contains(r.URL.Path, "pods"):
 			_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","items":[]}`))
 		default:
@@ -36,7 +38,11 @@ func TestAttempts(t *testing.T) {
 	var codes []int
 	var text strings.Builder
 	for _, node := range []string{"own", "other"} {
-		config := &rest.Config{Host: server.URL, BearerToken: "secret", Impersonate: rest.ImpersonationConfig{UserName: "system:node:" + node}}
+		config := &rest.Config{
+			Host:        server.URL,
+			BearerToken: "secret",
+			Impersonate: rest.ImpersonationConfig{UserName: "system:node:" + node},
+		}
 		config.ContentType = "application/json"
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {

@@ -192,7 +192,11 @@ func (h *Histogram) UnmarshalJSON(data []byte) error {
 		inOrder := isPair && c[0] > last && c[0] < Buckets
 		countable := isPair && c[1] >= 1 && c[1] <= math.MaxInt64-read.count
 		if !inOrder || !countable {
-			return fmt.Errorf("histogram: %v is not a bucket and a count, expected ascending buckets below %d with positive counts", c, Buckets)
+			return fmt.Errorf(
+				"histogram: %v is not a bucket and a count, expected ascending buckets below %d with positive counts",
+				c,
+				Buckets,
+			)
 		}
 		last = c[0]
 		read.counts[c[0]] = c[1]

@@ -176,7 +176,11 @@ func TestMergeCopies(t *testing.T) {
 func same(a, b *Histogram) bool { return cmp.Equal(a, b, cmp.AllowUnexported(Histogram{})) }
 
 func TestJSONRoundTrip(t *testing.T) {
-	histograms := map[string]*Histogram{"empty": {}, "zero": recorded([]time.Duration{0}), "last bucket": recorded([]time.Duration{time.Hour, 100 * time.Hour})}
+	histograms := map[string]*Histogram{
+		"empty":       {},
+		"zero":        recorded([]time.Duration{0}),
+		"last bucket": recorded([]time.Duration{time.Hour, 100 * time.Hour}),
+	}
 	for name := range distributions {
 		histograms[name] = recorded(drawn(name, 1000))
 	}

@@ -89,21 +89,42 @@ type constrainedImpersonationTest struct {
 // newConstrainedImpersonationTest creates a namespace with a ConfigMap, and allows the impersonated user to get it.
 func newConstrainedImpersonationTest(tCtx ktesting.TContext) *constrainedImpersonationTest {
 	tCtx.Helper()
-	ns, err := tCtx.Client().CoreV1().Namespaces().Create(tCtx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "constrained-impersonation-"}}, metav1.CreateOptions{})
+	ns, err := tCtx.Client().
+		CoreV1().
+		Namespaces().
+		Create(tCtx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "constrained-impersonation-"}}, metav1.CreateOptions{})
 	tCtx.ExpectNoError(err, "create namespace")
 	test := &constrainedImpersonationTest{namespace: ns.Name, configMap: "settings"}
-	_, err = tCtx.Client().CoreV1().ConfigMaps(ns.Name).Create(tCtx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: test.configMap}}, metav1.CreateOptions{})
+	_, err = tCtx.Client().
+		CoreV1().
+		ConfigMaps(ns.Name).
+		Create(tCtx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: test.configMap}}, metav1.CreateOptions{})
 	tCtx.ExpectNoError(err, "create config map")
-	test.grant(tCtx, "impersonated", impersonatedUser, rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})
+	test.grant(
+		tCtx,
+		"impersonated",
+		impersonatedUser,
+		rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}},
+	)
 	return test
 }
 
 // addImpersonators creates three ServiceAccounts, which have their tokens and grants from this phase.
 func (test *constrainedImpersonationTest) addImpersonators(tCtx ktesting.TContext, phase string) {
 	tCtx.Helper()
-	identity := rbacv1.PolicyRule{Verbs: []string{"impersonate:user-info"}, APIGroups: []string{authenticationv1.GroupName}, Resources: []string{"users"}, ResourceNames: []string{impersonatedUser}}
+	identity := rbacv1.PolicyRule{
+		Verbs:         []string{"impersonate:user-info"},
+		APIGroups:     []string{authenticationv1.GroupName},
+		Resources:     []string{"users"},
+		ResourceNames: []string{impersonatedUser},
+	}
 	action := rbacv1.PolicyRule{Verbs: []string{"impersonate-on:user-info:get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}
-	legacy := rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{impersonatedUser}}
+	legacy := rbacv1.PolicyRule{
+		Verbs:         []string{"impersonate"},
+		APIGroups:     []string{""},
+		Resources:     []string{"users"},
+		ResourceNames: []string{impersonatedUser},
+	}
 	test.incomplete = append(test.incomplete, test.newImpersonator(tCtx, "incomplete-"+phase, action))
 	test.constrained = append(test.constrained, test.newImpersonator(tCtx, "constrained-"+phase, identity, action))
 	test.legacy = append(test.legacy, test.newImpersonator(tCtx, "legacy-"+phase, legacy))
@@ -130,7 +151,10 @@ func (test *constrainedImpersonationTest) newImpersonator(tCtx ktesting.TContext
 func (test *constrainedImpersonationTest) grant(tCtx ktesting.TContext, name, username string, rules ...rbacv1.PolicyRule) {
 	tCtx.Helper()
 	meta := metav1.ObjectMeta{Name: test.namespace + "-" + name}
-	role, err := tCtx.Client().RbacV1().ClusterRoles().Create(tCtx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	role, err := tCtx.Client().
+		RbacV1().
+		ClusterRoles().
+		Create(tCtx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 	tCtx.ExpectNoError(err, "create cluster role %s", meta.Name)
 	_, err = tCtx.Client().RbacV1().ClusterRoleBindings().Create(tCtx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
@@ -178,7 +202,8 @@ func (test *constrainedImpersonationTest) expectAllowed(tCtx ktesting.TContext, 
 // expectForbidden expects an impersonated request to be forbidden, now.
 func (test *constrainedImpersonationTest) expectForbidden(tCtx ktesting.TContext, config *restclient.Config) {
 	tCtx.Helper()
-	tCtx.Expect(test.getConfigMap(tCtx, config)).To(gomega.Satisfy(apierrors.IsForbidden), "get a config map with the token of %s", config.UserAgent)
+	tCtx.Expect(test.getConfigMap(tCtx, config)).
+		To(gomega.Satisfy(apierrors.IsForbidden), "get a config map with the token of %s", config.UserAgent)
 }
 
 // getConfigMap sends the request of an impersonator.

@@ -68,7 +68,11 @@ func binDir(tCtx ktesting.TContext, envName string) string {
 
 // startControlPlane brings up a control plane without a node and returns it with a context that has its clients. It is
 // stopped when the test ends.
-func startControlPlane(tCtx ktesting.TContext, state, dir, featureGates string, extraEnv map[string]string) (*localupcluster.Cluster, ktesting.TContext) {
+func startControlPlane(
+	tCtx ktesting.TContext,
+	state, dir, featureGates string,
+	extraEnv map[string]string,
+) (*localupcluster.Cluster, ktesting.TContext) {
 	tCtx.Helper()
 	env := map[string]string{
 		"START_MODE":              "nokubelet,nokubeproxy",

@@ -55,7 +55,13 @@ func testFeatureGateCycle(tCtx ktesting.TContext) {
 	for name, def := range subTests {
 		tCtx.Run(name, func(tCtx ktesting.TContext) {
 			phase := "phase-0-gate-on"
-			cluster, tCtx := startControlPlane(tCtx, phase, dir, def.toggledGate+"=true", map[string]string{"EMULATED_VERSION": def.emulatedVersion})
+			cluster, tCtx := startControlPlane(
+				tCtx,
+				phase,
+				dir,
+				def.toggledGate+"=true",
+				map[string]string{"EMULATED_VERSION": def.emulatedVersion},
+			)
 
 			var gateOff gateOffFunc
 			if !tCtx.Run(phase, func(tCtx ktesting.TContext) {

@@ -82,9 +82,16 @@ var _ = SIGDescribe("ConstrainedImpersonation", framework.WithFeatureGate(featur
 		expectForbiddenTo(err, requestor.username)
 
 		ginkgo.By("Trying with the permission to act on the Deployment, but not on its scale")
-		requestor.grant(ctx,
-			authorizationv1.ResourceAttributes{Verb: "impersonate:user-info", Group: authenticationv1.GroupName, Resource: "users", Name: target},
-			authorizationv1.ResourceAttributes{Verb: "impersonate-on:user-info:get", Namespace: ns, Group: "apps", Resource: "deployments"})
+		requestor.grant(
+			ctx,
+			authorizationv1.ResourceAttributes{
+				Verb:     "impersonate:user-info",
+				Group:    authenticationv1.GroupName,
+				Resource: "users",
+				Name:     target,
+			},
+			authorizationv1.ResourceAttributes{Verb: "impersonate-on:user-info:get", Namespace: ns, Group: "apps", Resource: "deployments"},
+		)
 		_, err = deployments.GetScale(ctx, deployment.Name, metav1.GetOptions{})
 		expectForbiddenTo(err, requestor.username)
 
@@ -112,77 +119,102 @@ var _ = SIGDescribe("ConstrainedImpersonation", framework.WithFeatureGate(featur
 		expectForbiddenTo(err, requestor.username)
 
 		ginkgo.By("Trying without impersonation: the permissions are of no use then")
-		_, err = requestor.clientFor(restclient.ImpersonationConfig{}).AppsV1().Deployments(ns).GetScale(ctx, deployment.Name, metav1.GetOptions{})
+		_, err = requestor.clientFor(restclient.ImpersonationConfig{}).
+			AppsV1().
+			Deployments(ns).
+			GetScale(ctx, deployment.Name, metav1.GetOptions{})
 		expectForbiddenTo(err, requestor.username)
 	})
 
-	ginkgo.It("should allow a ServiceAccount with the permissions to impersonate the node of its pod to list pods as that node", func(ctx context.Context) {
-		ns := f.Namespace.Name
-		nodeName := nameOfSomeNode(ctx, f)
-		asNode := restclient.ImpersonationConfig{UserName: nodeNamePrefix + nodeName}
+	ginkgo.It(
+		"should allow a ServiceAccount with the permissions to impersonate the node of its pod to list pods as that node",
+		func(ctx context.Context) {
+			ns := f.Namespace.Name
+			nodeName := nameOfSomeNode(ctx, f)
+			asNode := restclient.ImpersonationConfig{UserName: nodeNamePrefix + nodeName}
 
-		ginkgo.By("Creating a pod of a ServiceAccount on node " + nodeName)
-		sa := createServiceAccount(ctx, f, "node-agent")
-		pod, err := f.ClientSet.CoreV1().Pods(ns).Create(ctx, &v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-agent"},
-			Spec: v1.PodSpec{
-				NodeName:           nodeName,
-				ServiceAccountName: sa.Name,
-				Containers:         []v1.Container{{Name: "pause", Image: imageutils.GetPauseImageName()}},
-			},
-		}, metav1.CreateOptions{})
-		framework.ExpectNoError(err, "create a pod on node %s", nodeName)
-		agent := newImpersonator(ctx, f, sa, &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID})
-		client := agent.clientFor(asNode)
+			ginkgo.By("Creating a pod of a ServiceAccount on node " + nodeName)
+			sa := createServiceAccount(ctx, f, "node-agent")
+			pod, err := f.ClientSet.CoreV1().Pods(ns).Create(ctx, &v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "node-agent"},
+				Spec: v1.PodSpec{
+					NodeName:           nodeName,
+					ServiceAccountName: sa.Name,
+					Containers:         []v1.Container{{Name: "pause", Image: imageutils.GetPauseImageName()}},
+				},
+			}, metav1.CreateOptions{})
+			framework.ExpectNoError(err, "create a pod on node %s", nodeName)
+			agent := newImpersonator(
+				ctx,
+				f,
+				sa,
+				&authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+			)
+			client := agent.clientFor(asNode)
 
-		// On clusters with the node authorizer the node is allowed this without a grant.
-		pods := authorizationv1.ResourceAttributes{Namespace: ns, Verb: "list", Resource: "pods"}
-		grantAccess(ctx, f, userSubject(asNode.UserName), pods)
-		listOfNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", nodeName).String()}
+			// On clusters with the node authorizer the node is allowed this without a grant.
+			pods := authorizationv1.ResourceAttributes{Namespace: ns, Verb: "list", Resource: "pods"}
+			grantAccess(ctx, f, userSubject(asNode.UserName), pods)
+			listOfNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", nodeName).String()}
 
-		ginkgo.By("Listing pods without any permission")
-		_, err = client.CoreV1().Pods(ns).List(ctx, listOfNode)
-		expectForbiddenTo(err, agent.username)
+			ginkgo.By("Listing pods without any permission")
+			_, err = client.CoreV1().Pods(ns).List(ctx, listOfNode)
+			expectForbiddenTo(err, agent.username)
 
-		ginkgo.By("Listing pods with the permission to impersonate the node, but not to list pods as it")
-		agent.grant(ctx, authorizationv1.ResourceAttributes{Verb: "impersonate:associated-node", Group: authenticationv1.GroupName, Resource: "nodes"})
-		_, err = client.CoreV1().Pods(ns).List(ctx, listOfNode)
-		expectForbiddenTo(err, agent.username)
+			ginkgo.By("Listing pods with the permission to impersonate the node, but not to list pods as it")
+			agent.grant(
+				ctx,
+				authorizationv1.ResourceAttributes{
+					Verb:     "impersonate:associated-node",
+					Group:    authenticationv1.GroupName,
+					Resource: "nodes",
+				},
+			)
+			_, err = client.CoreV1().Pods(ns).List(ctx, listOfNode)
+			expectForbiddenTo(err, agent.username)
 
-		ginkgo.By("Listing pods with both permissions")
-		pods.Verb = "impersonate-on:associated-node:list"
-		agent.grant(ctx, pods)
-		var list *v1.PodList
-		expectAllowed(ctx, func(ctx context.Context) (err error) {
-			list, err = client.CoreV1().Pods(ns).List(ctx, listOfNode)
-			return err
-		}, "list pods as node %s", nodeName)
-		gomega.Expect(list.Items).To(gomega.ConsistOf(gomega.HaveField("Name", pod.Name)), "pods of node %s in the namespace", nodeName)
+			ginkgo.By("Listing pods with both permissions")
+			pods.Verb = "impersonate-on:associated-node:list"
+			agent.grant(ctx, pods)
+			var list *v1.PodList
+			expectAllowed(ctx, func(ctx context.Context) (err error) {
+				list, err = client.CoreV1().Pods(ns).List(ctx, listOfNode)
+				return err
+			}, "list pods as node %s", nodeName)
+			gomega.Expect(list.Items).To(gomega.ConsistOf(gomega.HaveField("Name", pod.Name)), "pods of node %s in the namespace", nodeName)
 
-		ginkgo.By("Asking the API server who lists them")
-		agent.grant(ctx, authorizationv1.ResourceAttributes{Verb: "impersonate-on:associated-node:create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"})
-		var info authenticationv1.UserInfo
-		expectAllowed(ctx, func(ctx context.Context) (err error) {
-			info, err = whoAmI(ctx, client)
-			return err
-		}, "create a SelfSubjectReview as node %s", nodeName)
-		gomega.Expect(info.Username).To(gomega.Equal(asNode.UserName), "user name of the node")
-		gomega.Expect(info.UID).To(gomega.BeEmpty(), "UID of the node")
-		gomega.Expect(info.Groups).To(gomega.ConsistOf(nodesGroup, user.AllAuthenticated), "groups of the node")
-		gomega.Expect(info.Extra).To(gomega.BeEmpty(), "extra fields of the node")
+			ginkgo.By("Asking the API server who lists them")
+			agent.grant(
+				ctx,
+				authorizationv1.ResourceAttributes{
+					Verb:     "impersonate-on:associated-node:create",
+					Group:    authenticationv1.GroupName,
+					Resource: "selfsubjectreviews",
+				},
+			)
+			var info authenticationv1.UserInfo
+			expectAllowed(ctx, func(ctx context.Context) (err error) {
+				info, err = whoAmI(ctx, client)
+				return err
+			}, "create a SelfSubjectReview as node %s", nodeName)
+			gomega.Expect(info.Username).To(gomega.Equal(asNode.UserName), "user name of the node")
+			gomega.Expect(info.UID).To(gomega.BeEmpty(), "UID of the node")
+			gomega.Expect(info.Groups).To(gomega.ConsistOf(nodesGroup, user.AllAuthenticated), "groups of the node")
+			gomega.Expect(info.Extra).To(gomega.BeEmpty(), "extra fields of the node")
 
-		ginkgo.By("Watching pods, which needs a permission of its own")
-		_, err = client.CoreV1().Pods(ns).Watch(ctx, listOfNode)
-		expectForbiddenTo(err, agent.username)
+			ginkgo.By("Watching pods, which needs a permission of its own")
+			_, err = client.CoreV1().Pods(ns).Watch(ctx, listOfNode)
+			expectForbiddenTo(err, agent.username)
 
-		ginkgo.By("Impersonating another node, and with a token that is not bound to a pod")
-		otherNode := agent.clientFor(restclient.ImpersonationConfig{UserName: asNode.UserName + "-other"})
-		_, err = otherNode.CoreV1().Pods(ns).List(ctx, listOfNode)
-		expectForbiddenTo(err, agent.username)
-		unbound := newImpersonator(ctx, f, sa, nil).clientFor(asNode)
-		_, err = unbound.CoreV1().Pods(ns).List(ctx, listOfNode)
-		expectForbiddenTo(err, agent.username)
-	})
+			ginkgo.By("Impersonating another node, and with a token that is not bound to a pod")
+			otherNode := agent.clientFor(restclient.ImpersonationConfig{UserName: asNode.UserName + "-other"})
+			_, err = otherNode.CoreV1().Pods(ns).List(ctx, listOfNode)
+			expectForbiddenTo(err, agent.username)
+			unbound := newImpersonator(ctx, f, sa, nil).clientFor(asNode)
+			_, err = unbound.CoreV1().Pods(ns).List(ctx, listOfNode)
+			expectForbiddenTo(err, agent.username)
+		},
+	)
 })
 
 // impersonator is a ServiceAccount that acts as other users.
@@ -195,7 +227,9 @@ type impersonator struct {
 // createServiceAccount creates a ServiceAccount in the test's namespace.
 func createServiceAccount(ctx context.Context, f *framework.Framework, name string) *v1.ServiceAccount {
 	ginkgo.GinkgoHelper()
-	sa, err := f.ClientSet.CoreV1().ServiceAccounts(f.Namespace.Name).Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	sa, err := f.ClientSet.CoreV1().
+		ServiceAccounts(f.Namespace.Name).
+		Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	framework.ExpectNoError(err, "create service account %s", name)
 	return sa
 }
@@ -254,17 +288,30 @@ func grantAccess(ctx context.Context, f *framework.Framework, subject rbacv1.Sub
 		framework.ExpectNoError(err, "create a cluster role for %v", access)
 		ginkgo.DeferCleanup(framework.IgnoreNotFound(roles.Delete), role.Name, metav1.DeleteOptions{})
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
-		binding, err := bindings.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+		binding, err := bindings.Create(
+			ctx,
+			&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects},
+			metav1.CreateOptions{},
+		)
 		framework.ExpectNoError(err, "bind a cluster role for %v", access)
 		ginkgo.DeferCleanup(framework.IgnoreNotFound(bindings.Delete), binding.Name, metav1.DeleteOptions{})
 	} else {
-		role, err := f.ClientSet.RbacV1().Roles(access.Namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		role, err := f.ClientSet.RbacV1().
+			Roles(access.Namespace).
+			Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 		framework.ExpectNoError(err, "create a role for %v", access)
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}
-		_, err = f.ClientSet.RbacV1().RoleBindings(access.Namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+		_, err = f.ClientSet.RbacV1().
+			RoleBindings(access.Namespace).
+			Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
 		framework.ExpectNoError(err, "bind a role for %v", access)
 	}
-	framework.ExpectNoError(e2eauth.WaitForAuthzUpdate(ctx, f.ClientSet.AuthorizationV1(), subject.Name, nil, &access, true), "wait until %s is allowed %v", subject.Name, access)
+	framework.ExpectNoError(
+		e2eauth.WaitForAuthzUpdate(ctx, f.ClientSet.AuthorizationV1(), subject.Name, nil, &access, true),
+		"wait until %s is allowed %v",
+		subject.Name,
+		access,
+	)
 }
 
 // expectAllowed expects a request to be allowed, soon after it was granted and from then on: the client keeps its connection

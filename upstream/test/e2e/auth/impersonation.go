@@ -58,7 +58,12 @@ var _ = SIGDescribe("Impersonation", func() {
 		asServiceAccount := serviceaccount.MakeUsername(ns, "impersonated")
 		if e2eauth.IsRBACEnabled(ctx, f.ClientSet.RbacV1()) {
 			// Every authenticated user is allowed this.
-			grantAccess(ctx, f, userSubject(user.Anonymous), authorizationv1.ResourceAttributes{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"})
+			grantAccess(
+				ctx,
+				f,
+				userSubject(user.Anonymous),
+				authorizationv1.ResourceAttributes{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"},
+			)
 		}
 		for _, tc := range []struct {
 			target restclient.ImpersonationConfig
@@ -123,7 +128,10 @@ var _ = SIGDescribe("Impersonation", func() {
 		*/
 		framework.It("should require the permission to impersonate a user and the permission for the request", func(ctx context.Context) {
 			target := restclient.ImpersonationConfig{
-				UserName: f.UniqueName, UID: "1234", Groups: []string{"developers"}, Extra: map[string][]string{"example.com/scopes": {"view"}},
+				UserName: f.UniqueName,
+				UID:      "1234",
+				Groups:   []string{"developers"},
+				Extra:    map[string][]string{"example.com/scopes": {"view"}},
 			}
 			attempt := newAttempt(ctx, f, "user-info", target)
 			attempt.expectGrantsToBeNeeded(ctx)
@@ -146,15 +154,23 @@ var _ = SIGDescribe("Impersonation", func() {
 			object of the request, and allow the other ServiceAccount the request. It MUST be forbidden if one of these is not
 			allowed, unless the ServiceAccount is allowed the verb impersonate on the other one.
 		*/
-		framework.It("should require the permission to impersonate a ServiceAccount and the permission for the request", func(ctx context.Context) {
-			ns := f.Namespace.Name
-			attempt := newAttempt(ctx, f, "serviceaccount", restclient.ImpersonationConfig{UserName: serviceaccount.MakeUsername(ns, "impersonated")})
-			attempt.expectGrantsToBeNeeded(ctx)
+		framework.It(
+			"should require the permission to impersonate a ServiceAccount and the permission for the request",
+			func(ctx context.Context) {
+				ns := f.Namespace.Name
+				attempt := newAttempt(
+					ctx,
+					f,
+					"serviceaccount",
+					restclient.ImpersonationConfig{UserName: serviceaccount.MakeUsername(ns, "impersonated")},
+				)
+				attempt.expectGrantsToBeNeeded(ctx)
 
-			ginkgo.By("Trying another ServiceAccount")
-			other := attempt.as(restclient.ImpersonationConfig{UserName: serviceaccount.MakeUsername(ns, "other")})
-			other.expectAsReviewed(ctx, false)
-		})
+				ginkgo.By("Trying another ServiceAccount")
+				other := attempt.as(restclient.ImpersonationConfig{UserName: serviceaccount.MakeUsername(ns, "other")})
+				other.expectAsReviewed(ctx, false)
+			},
+		)
 
 		/*
 			Release: v1.38
@@ -168,9 +184,16 @@ var _ = SIGDescribe("Impersonation", func() {
 			attempt := newAttempt(ctx, f, "arbitrary-node", restclient.ImpersonationConfig{UserName: nodeNamePrefix + f.UniqueName})
 
 			ginkgo.By("Granting the verbs for users")
-			attempt.grant(ctx,
-				authorizationv1.ResourceAttributes{Verb: "impersonate:user-info", Group: authenticationv1.GroupName, Resource: "users", Name: attempt.target.UserName},
-				withVerb(attempt.access, "impersonate-on:user-info:get"))
+			attempt.grant(
+				ctx,
+				authorizationv1.ResourceAttributes{
+					Verb:     "impersonate:user-info",
+					Group:    authenticationv1.GroupName,
+					Resource: "users",
+					Name:     attempt.target.UserName,
+				},
+				withVerb(attempt.access, "impersonate-on:user-info:get"),
+			)
 			attempt.expectGrantsToBeNeeded(ctx)
 
 			ginkgo.By("Trying another node")
@@ -200,14 +223,27 @@ func newAttempt(ctx context.Context, f *framework.Framework, mode string, target
 		impersonator: newImpersonator(ctx, f, createServiceAccount(ctx, f, "impersonator"), nil),
 		mode:         mode,
 		target:       target,
-		access:       authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "configmaps", Namespace: ns, Name: "settings"},
+		access: authorizationv1.ResourceAttributes{
+			Verb:      "get",
+			Version:   "v1",
+			Resource:  "configmaps",
+			Namespace: ns,
+			Name:      "settings",
+		},
 	}
 	for _, name := range []string{a.access.Name, "elsewhere"} {
-		_, err := f.ClientSet.CoreV1().ConfigMaps(ns).Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := f.ClientSet.CoreV1().
+			ConfigMaps(ns).
+			Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		framework.ExpectNoError(err, "create config map %s", name)
 	}
 	if e2eauth.IsRBACEnabled(ctx, f.ClientSet.RbacV1()) {
-		grantAccess(ctx, f, userSubject(target.UserName), withVerb(authorizationv1.ResourceAttributes{Resource: "configmaps", Namespace: ns}, "get"))
+		grantAccess(
+			ctx,
+			f,
+			userSubject(target.UserName),
+			withVerb(authorizationv1.ResourceAttributes{Resource: "configmaps", Namespace: ns}, "get"),
+		)
 	}
 	return a
 }
@@ -266,7 +302,15 @@ func (a *attempt) fields() []impersonatedField {
 	name := a.target.UserName
 	of := func(resource, subresource, value string, alone restclient.ImpersonationConfig) impersonatedField {
 		alone.UserName = name
-		return impersonatedField{authorizationv1.ResourceAttributes{Group: authenticationv1.GroupName, Resource: resource, Subresource: subresource, Name: value}, alone}
+		return impersonatedField{
+			authorizationv1.ResourceAttributes{
+				Group:       authenticationv1.GroupName,
+				Resource:    resource,
+				Subresource: subresource,
+				Name:        value,
+			},
+			alone,
+		}
 	}
 	first := of("users", "", name, restclient.ImpersonationConfig{})
 	if namespace, account, err := serviceaccount.SplitUsername(name); err == nil {
@@ -367,7 +411,8 @@ func (a *attempt) expectAsReviewed(ctx context.Context, granted bool) {
 	if reviewed {
 		expectAllowed(ctx, get, "%s as %s gets a config map, as SubjectAccessReviews allow", a.username, a.target.UserName)
 	} else {
-		gomega.Expect(get(ctx)).To(gomega.Satisfy(apierrors.IsForbidden), "%s as %s gets a config map, which SubjectAccessReviews do not allow", a.username, a.target.UserName)
+		gomega.Expect(get(ctx)).
+			To(gomega.Satisfy(apierrors.IsForbidden), "%s as %s gets a config map, which SubjectAccessReviews do not allow", a.username, a.target.UserName)
 	}
 }
 
@@ -375,7 +420,9 @@ func (a *attempt) expectAsReviewed(ctx context.Context, granted bool) {
 func (a *attempt) isAllowed(ctx context.Context, username string, groups []string, accesses []authorizationv1.ResourceAttributes) bool {
 	ginkgo.GinkgoHelper()
 	for _, access := range accesses {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: username, Groups: groups, ResourceAttributes: &access}}
+		review := &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: username, Groups: groups, ResourceAttributes: &access},
+		}
 		review, err := a.f.ClientSet.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		framework.ExpectNoError(err, "create a SubjectAccessReview")
 		if !review.Status.Allowed {

@@ -26,18 +26,33 @@ func (c *Cell) findKubectls(ctx context.Context) (map[string]string, error) {
 
 // postponeKubectls decides on which cells the scenarios that run kubectl come after all others, because their kubectl has to be
 // downloaded or built first: nobody should wait for that before the first verdict. Building takes all processors for minutes,
-// which is no company for scenarios. So all cells have to run at once, and none may wait for the cluster.
+// which is no company for scenarios, so such a cell waits with its cluster until all others are done.
 func (s *Session) postponeKubectls(groups [][]*Cell) {
-	isLimited := s.Parallel > 0 && s.Parallel < len(groups)
+	var late []*Cell
 	for _, group := range groups {
 		s.unfinished.Add(len(group))
 		last := group[len(group)-1]
-		if isLimited || len(last.kubectlVersions()) == 0 {
+		if len(last.kubectlVersions()) == 0 {
 			continue
 		}
 		last.Plan.Target.Binaries = cmp.Or(last.Plan.Target.Binaries, &local.Binaries{})
-		last.isKubectlLate = !last.Plan.Target.Binaries.HasKubectls(s.ctx, last.kubectlVersions())
+		if !last.Plan.Target.Binaries.HasKubectls(s.ctx, last.kubectlVersions()) {
+			late = append(late, last)
+		}
 	}
+	if !s.canWait(len(late), len(groups)) {
+		return
+	}
+	for _, c := range late {
+		c.isKubectlLate = true
+	}
+}
+
+// canWait reports whether so many groups of cells can wait for all others. The worker of a group that waits takes no other
+// group, so unless each has its own one has to be left.
+func (s *Session) canWait(waiting, groups int) bool {
+	isLimited := s.Parallel > 0 && s.Parallel < groups
+	return !isLimited || waiting < s.Parallel
 }
 
 // runLate waits until all cells have run everything else, finds the kubectls of a cell, and runs the scenarios that need them.

@@ -154,7 +154,8 @@ func TestAdvice(t *testing.T) {
 			if diff := cmp.Diff(c.want, lines(a.Grants)); diff != "" {
 				t.Error(diff)
 			}
-			if (c.kept == "") != (len(a.Kept) == 0) || c.kept != "" && !strings.Contains(a.Kept[0].Why, c.kept) {
+			if (c.kept == "") != (len(a.Kept) == 0) ||
+				c.kept != "" && !strings.Contains(a.Kept[0].Why, c.kept) {
 				t.Errorf("kept: %+v", a.Kept)
 			}
 			checkGranted(t, b, a.Grants)
@@ -305,7 +306,8 @@ func TestAdd(t *testing.T) {
 	}
 	master := event("admin", "get", "/version", user("a"), "")
 	master.User.Groups = []string{"system:masters"}
-	if err := b.Add(master, false); err != nil || !b.Empty() && len(b.Seen()) > 0 {
+	if err := b.Add(master, false); err != nil ||
+		!b.Empty() && len(b.Seen()) > 0 {
 		t.Errorf("%v", err)
 	}
 	for i, name := range []string{"a", "a", "b", "c"} {

@@ -149,7 +149,8 @@ var adversaries = map[string]func(right reference.Decider, grants []rule) refere
 		p := newProduct()
 		right := p.name
 		p.name = func(g rule, s spec) bool {
-			return s.ResourceAttributes.Name == "" && s.ResourceAttributes.Verb == "create" || right(g, s)
+			return s.ResourceAttributes.Name == "" && s.ResourceAttributes.Verb == "create" ||
+				right(g, s)
 		}
 		return p.decider(grants)
 	},
@@ -217,7 +218,8 @@ func alsoAs(change func(s *spec) bool) func(reference.Decider, []rule) reference
 	return func(right reference.Decider, _ []rule) reference.Decider {
 		return func(s spec) scenarios.Decision {
 			other := s.DeepCopy()
-			if right(s) == scenarios.Allow || change(other) && right(*other) == scenarios.Allow {
+			if right(s) == scenarios.Allow ||
+				change(other) && right(*other) == scenarios.Allow {
 				return scenarios.Allow
 			}
 			return scenarios.NoOpinion

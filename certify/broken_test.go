@@ -183,7 +183,8 @@ func TestAnswersAsServersReadThem(t *testing.T) {
 	} {
 		a := Answer{Check: plainCheck, HTTP: 200}
 		a.readBody([]byte(body), v)
-		if got := judge(v, a); (want == "") != (len(got) == 0) || want != "" && !slices.Contains(got, want) {
+		if got := judge(v, a); (want == "") != (len(got) == 0) ||
+			want != "" && !slices.Contains(got, want) {
 			t.Errorf("%s: expected %q, got %v", body, want, got)
 		}
 	}

@@ -133,7 +133,8 @@ func TestExpiredChallenge(t *testing.T) {
 		c.Ends.Add(time.Second):         "ask the certifier for another one",
 	} {
 		err := c.Check(at)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: expected %q, got %v", at, want, err)
 		}
 	}
@@ -144,7 +145,8 @@ func TestSecretsAreNotKept(t *testing.T) {
 	v := plan(t, smallSeed).Scenario[0]
 	a := Answer{Check: plainCheck, Vector: v.ID, HTTP: 200}
 	a.keepBody([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":true,"reason":"say \"Bearer abc\\\" to it"}}`), v)
-	if strings.Contains(a.Raw, "abc") || a.Fault == "" && !a.Allowed {
+	if strings.Contains(a.Raw, "abc") ||
+		a.Fault == "" && !a.Allowed {
 		t.Errorf("%+v", a)
 	}
 	long := Answer{Check: plainCheck, Vector: v.ID, HTTP: 200}

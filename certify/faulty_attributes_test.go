@@ -26,7 +26,8 @@ func kindFaults() []faultyAuthorizer {
 			"reviews with a selector are never allowed",
 			func(right reference.Decider) reference.Decider {
 				return func(r review) scenarios.Decision {
-					if a := r.ResourceAttributes; a != nil && (a.LabelSelector != nil || a.FieldSelector != nil) {
+					if a := r.ResourceAttributes; a != nil &&
+						(a.LabelSelector != nil || a.FieldSelector != nil) {
 						return scenarios.NoOpinion
 					}
 					return right(r)

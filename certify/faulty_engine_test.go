@@ -32,7 +32,8 @@ func newEngine() *engine {
 		namespace: func(granted, asked string) bool { return granted == "" || granted == asked },
 		path: func(granted, asked string) bool {
 			prefix, open := strings.CutSuffix(granted, "*")
-			return granted == asked || open && strings.HasPrefix(asked, prefix)
+			return granted == asked ||
+				open && strings.HasPrefix(asked, prefix)
 		},
 		member: func(group string, of []string) bool { return slices.Contains(of, group) },
 		resource: func(granted, resource, subresource string) bool {

@@ -137,7 +137,10 @@ func wrongComparisons() (out []comparison) {
 		out = append(out, both("cut", fmt.Sprint("at ", n), cutAt(n))...)
 	}
 	for _, word := range []string{"default", "core", "null", "v1"} {
-		out = append(out, either("default-read", word, func(g, a string) bool { return g == word && a == "" || g == "" && a == word })...)
+		out = append(out, either("default-read", word, func(g, a string) bool {
+			return g == word && a == "" ||
+				g == "" && a == word
+		})...)
 	}
 	return out
 }
@@ -155,13 +158,19 @@ var compared = map[string]func(e *engine, same func(granted, asked string) bool)
 	"resource": func(e *engine, same func(g, a string) bool) {
 		e.resource = func(g, resource, sub string) bool {
 			first, second, _ := strings.Cut(g, "/")
-			return wild(same)(g, "\x00") || second == sub && (same(first, resource) || first == "*" && sub != "")
+			return wild(same)(g, "\x00") ||
+				second == sub &&
+					(same(first, resource) ||
+						first == "*" && sub != "")
 		}
 	},
 	"subresource": func(e *engine, same func(g, a string) bool) {
 		e.resource = func(g, resource, sub string) bool {
 			first, second, has := strings.Cut(g, "/")
-			return g == "*" || (first == resource || first == "*" && has) && same(second, sub)
+			return g == "*" ||
+				(first == resource ||
+					first == "*" && has) &&
+					same(second, sub)
 		}
 	},
 	"name": func(e *engine, same func(g, a string) bool) { e.name = same },
@@ -269,13 +278,17 @@ func cannotDiffer(attribute string, c comparison) bool {
 		return !one(first, "ToUpper", "letters", "underscores", "at 16", "at 20", "at 32")
 	case attribute == "namespace" && one(both, "NFC", "NFD", "double slashes", "regexp, whole", "regexp only", "glob, granted", "glob only", "LIKE", "a * at the end", "colons and slashes", "at 64", "at 128", "at 253", "at 256"):
 		return true
-	case strings.HasSuffix(attribute, "resource") && (first == "double slashes" || granted && (c.class == "path-cleaned" || first == "the first part of /")):
+	case strings.HasSuffix(attribute, "resource") &&
+		(first == "double slashes" ||
+			granted &&
+				(c.class == "path-cleaned" || first == "the first part of /")):
 		return true // what follows a / is a subresource
 	case attribute == "resource" && one(c.class, "empty-matches", "default-read"), attribute == "user" && c.class == "empty-matches":
 		return true // never empty in a review
 	case one(attribute, "user", "groups", "path-below") && c.class == "default-read", c.name == "granted" && c.class == "empty-matches" && attribute != "api-group" && attribute != "subresource":
 		return true // not granted to anybody
-	case attribute == "path-below" && (first == "TrimRight" || one(c.name, "quotes", "base64", "asked has prefix")):
+	case attribute == "path-below" &&
+		(first == "TrimRight" || one(c.name, "quotes", "base64", "asked has prefix")):
 		return true // there is a / before the *
 	}
 	return strings.HasPrefix(attribute, "path") && c.name == "a * at the end" // that is right for paths

@@ -41,7 +41,10 @@ func TestLoad(t *testing.T) {
 	t.Run("right and in time", func(t *testing.T) {
 		_, r := underLoad(t, b, reference.Handler(b.Policy.Decide), time.Second)
 		t.Logf("%+v", r)
-		if !r.Granted && r.Inconclusive == "" || r.Planned != 200 || r.Reviews != 200 || r.Rates[0].Achieved < 100 {
+		if !r.Granted && r.Inconclusive == "" ||
+			r.Planned != 200 ||
+			r.Reviews != 200 ||
+			r.Rates[0].Achieved < 100 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -63,7 +66,8 @@ func TestLoad(t *testing.T) {
 			time.Sleep(400 * time.Millisecond)
 			reference.Handler(b.Policy.Decide).ServeHTTP(w, req)
 		}), 300*time.Millisecond)
-		if r.Inconclusive == "" && (r.Granted || len(run.Findings) != 1 || run.Findings[0].Reason != "slow-under-load") {
+		if r.Inconclusive == "" &&
+			(r.Granted || len(run.Findings) != 1 || run.Findings[0].Reason != "slow-under-load") {
 			t.Errorf("%+v %+v", r, run.Findings)
 		}
 		if r.Rates[0].P99 < 400 {
@@ -143,7 +147,8 @@ func TestChangesUnderLoadAreFound(t *testing.T) {
 		"memory not known": {Rate{TargetRate: 100, Seconds: 600, Memory: make([]int64, 11), Limit: 100}, ""},
 	} {
 		found := c.rate.problems()
-		if (len(found) == 0) != (c.want == "") || len(found) > 0 && found[0].reason != c.want {
+		if (len(found) == 0) != (c.want == "") ||
+			len(found) > 0 && found[0].reason != c.want {
 			t.Errorf("%s: %v", name, found)
 		}
 	}

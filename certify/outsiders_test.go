@@ -32,7 +32,9 @@ var outsiders = map[string]faultyDecider{
 	),
 	"no watch with a selector": refuses(func(s spec) bool {
 		a := s.ResourceAttributes
-		return a != nil && strings.Contains(a.Verb, "watch") && (a.FieldSelector != nil || a.LabelSelector != nil)
+		return a != nil &&
+			strings.Contains(a.Verb, "watch") &&
+			(a.FieldSelector != nil || a.LabelSelector != nil)
 	}),
 	"no selector with two values": refuses(func(s spec) bool {
 		a := s.ResourceAttributes
@@ -261,7 +263,10 @@ func forOne() map[string]faultyDecider {
 			return func(_ reference.Decider, grants []rule) reference.Decider {
 				p := newProduct()
 				right := *part(p)
-				*part(p) = func(g rule, s spec) bool { return s.ResourceAttributes != nil && when(s) && as(s) || right(g, s) }
+				*part(p) = func(g rule, s spec) bool {
+					return s.ResourceAttributes != nil && when(s) && as(s) ||
+						right(g, s)
+				}
 				return p.decider(grants)
 			}
 		}

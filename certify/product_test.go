@@ -131,7 +131,9 @@ func TestProduct(t *testing.T) {
 			}
 			if c.failed != "" && !slices.ContainsFunc(r.made.Report.Groups, func(g reports.Group) bool {
 				return slices.ContainsFunc(g.Cases, func(r reports.Result) bool {
-					return g.Name+"/"+r.Case == c.failed && r.Verdict == verdicts.Failed && (g.Name != "core" || len(r.Evidence) > 0)
+					return g.Name+"/"+r.Case == c.failed &&
+						r.Verdict == verdicts.Failed &&
+						(g.Name != "core" || len(r.Evidence) > 0)
 				})
 			}) {
 				t.Errorf("%s has not failed", c.failed)

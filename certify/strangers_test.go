@@ -28,7 +28,8 @@ var strangers = map[string]faultyDecider{
 		host := func(s string) string { before, _, _ := strings.Cut(s, "."); return before }
 		p.name = func(g rule, s spec) bool {
 			same := func(granted string) bool { return host(granted) == host(nameOf(s)) }
-			return len(g.Names) == 0 || resourceIs(s, "nodes") && slices.ContainsFunc(g.Names, same)
+			return len(g.Names) == 0 ||
+				resourceIs(s, "nodes") && slices.ContainsFunc(g.Names, same)
 		}
 	}),
 	"names that are numbers": alsoBy(func(p *vendorProduct) {
@@ -55,7 +56,8 @@ var strangers = map[string]faultyDecider{
 	}),
 	"kubectl's short names": alsoAs(func(s *spec) bool {
 		a := s.ResourceAttributes
-		if a == nil || a.Resource != "cm" && a.Resource != "po" && a.Resource != "deploy" {
+		if a == nil ||
+			a.Resource != "cm" && a.Resource != "po" && a.Resource != "deploy" {
 			return false
 		}
 		a.Resource = map[string]string{"cm": "configmaps", "po": "pods", "deploy": "deployments"}[a.Resource]

@@ -21,7 +21,8 @@ func TestSubject(t *testing.T) {
 		"version: it is missing: vend": {Vendor: "V", Product: "P", Contact: "https://example.com"},
 	} {
 		err := p.Check()
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: expected %q, got %v", p, want, err)
 		}
 	}

@@ -51,7 +51,8 @@ func newProduct() *vendorProduct {
 		path: func(g rule, s spec) bool {
 			return slices.ContainsFunc(g.NonResourceURLs, func(u string) bool {
 				before, star := strings.CutSuffix(u, "*")
-				return u == s.NonResourceAttributes.Path || star && strings.HasPrefix(s.NonResourceAttributes.Path, before)
+				return u == s.NonResourceAttributes.Path ||
+					star && strings.HasPrefix(s.NonResourceAttributes.Path, before)
 			})
 		},
 	}
@@ -79,7 +80,8 @@ func (p *vendorProduct) decider(grants []rule) reference.Decider {
 			}
 		}
 		for _, g := range grants {
-			if p.subject != nil && !p.subject(g, s) || !p.verb(g, s) {
+			if p.subject != nil && !p.subject(g, s) ||
+				!p.verb(g, s) {
 				continue
 			}
 			if s.ResourceAttributes != nil && len(g.Resources) > 0 && p.group(g, s) && p.resource(g, s) && p.name(g, s) &&
@@ -129,7 +131,8 @@ func opens(when func(s spec, a authorizationv1.ResourceAttributes) bool) func(p 
 var developers = map[string]func(p *vendorProduct){
 	"users by EqualFold": func(p *vendorProduct) {
 		p.subject = func(g rule, s spec) bool {
-			return g.Subject.User != "" && strings.EqualFold(g.Subject.User, s.User) || slices.Contains(s.Groups, g.Subject.Group)
+			return g.Subject.User != "" && strings.EqualFold(g.Subject.User, s.User) ||
+				slices.Contains(s.Groups, g.Subject.Group)
 		}
 	},
 	"groups by EqualFold": func(p *vendorProduct) {
@@ -189,12 +192,14 @@ var developers = map[string]func(p *vendorProduct){
 	},
 	"list from watch": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
-			return matchAny(g.Verbs, verbOf(s)) || verbOf(s) == "list" && slices.Contains(g.Verbs, "watch")
+			return matchAny(g.Verbs, verbOf(s)) ||
+				verbOf(s) == "list" && slices.Contains(g.Verbs, "watch")
 		}
 	},
 	"get from list": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
-			return matchAny(g.Verbs, verbOf(s)) || verbOf(s) == "get" && slices.Contains(g.Verbs, "list")
+			return matchAny(g.Verbs, verbOf(s)) ||
+				verbOf(s) == "get" && slices.Contains(g.Verbs, "list")
 		}
 	},
 	"patch is update": func(p *vendorProduct) {
@@ -205,16 +210,18 @@ var developers = map[string]func(p *vendorProduct){
 	},
 	"head is get": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
-			return matchAny(g.Verbs, verbOf(s)) || verbOf(s) == "head" && slices.Contains(g.Verbs, "get")
+			return matchAny(g.Verbs, verbOf(s)) ||
+				verbOf(s) == "head" && slices.Contains(g.Verbs, "get")
 		}
 	},
 	"the last part of a verb": func(p *vendorProduct) {
 		p.verb = func(g rule, s spec) bool {
 			v := verbOf(s)
-			return matchAny(g.Verbs, v) || strings.HasPrefix(v, "impersonate-on:") && slices.ContainsFunc(g.Verbs, func(g string) bool {
-				return strings.HasPrefix(g, "impersonate-on:") &&
-					path.Ext(strings.ReplaceAll(g, ":", ".")) == path.Ext(strings.ReplaceAll(v, ":", "."))
-			})
+			return matchAny(g.Verbs, v) ||
+				strings.HasPrefix(v, "impersonate-on:") && slices.ContainsFunc(g.Verbs, func(g string) bool {
+					return strings.HasPrefix(g, "impersonate-on:") &&
+						path.Ext(strings.ReplaceAll(g, ":", ".")) == path.Ext(strings.ReplaceAll(v, ":", "."))
+				})
 		}
 	},
 	"no apiGroup": func(p *vendorProduct) { p.group = func(rule, spec) bool { return true } },

@@ -194,7 +194,8 @@ func list(ctx context.Context, t *testing.T, p *plane, headers http.Header, name
 	}
 	for _, r := range seen.Reviews {
 		isAsked := r.Point == string(recorder.Front)
-		if isAsked && (r.Spec.User == name || r.Spec.User == proxyName) {
+		if isAsked &&
+			(r.Spec.User == name || r.Spec.User == proxyName) {
 			questions++
 		}
 	}

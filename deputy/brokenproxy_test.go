@@ -237,7 +237,8 @@ func (p *brokenProxy) answer(r *brokenRequest) brokenAnswer {
 		as = brokenArrival{user: r.session()}
 	}
 	p.remember(r)
-	isRefused := !isWrong && (r.session() == "" || r.malformed)
+	isRefused := !isWrong &&
+		(r.session() == "" || r.malformed)
 	switch {
 	case as.answered:
 		return p.answers[r.target]

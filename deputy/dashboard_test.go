@@ -178,7 +178,8 @@ func tryDashboard(ctx context.Context, t *testing.T, p *dashboardPlan, planes []
 	}
 	found := judgeDashboard(t, p, e)
 	isFound := slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, want) })
-	if isRight := want == ""; isRight && len(found) > 0 || !isRight && !isFound {
+	if isRight := want == ""; isRight && len(found) > 0 ||
+		!isRight && !isFound {
 		t.Errorf("found\n%s\nwant %q", strings.Join(found, "\n"), want)
 	}
 }

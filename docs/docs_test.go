@@ -25,7 +25,8 @@ func pages(t *testing.T) map[string]string {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (strings.HasPrefix(d.Name(), "_") || d.Name() == ".git" || d.Name() == "testdata"):
+		case d.IsDir() &&
+			(strings.HasPrefix(d.Name(), "_") || d.Name() == ".git" || d.Name() == "testdata"):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(path) != ".md":
 			return nil

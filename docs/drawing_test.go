@@ -140,7 +140,9 @@ func TestArrowsGoDown(t *testing.T) {
 			if to == "" || level[from] < level[to] || slices.Contains(exceptions, from+" → "+to) {
 				continue
 			}
-			inside := level[from] == level[to] && (level[from] == pure || level[from] > products && to != "engine")
+			inside := level[from] == level[to] &&
+				(level[from] == pure ||
+					level[from] > products && to != "engine")
 			if !inside {
 				t.Errorf("%s imports %s: an arrow only goes down", from, to)
 			}

@@ -245,7 +245,8 @@ func casesOf(path string, src []byte) (cases []string, err error) {
 	for _, d := range file.Decls {
 		text := src[set.Position(d.Pos()).Offset:set.Position(d.End()).Offset]
 		fn, isFunc := d.(*ast.FuncDecl)
-		if !bytes.Contains(text, []byte("mpersonat")) || isFunc && strings.HasPrefix(fn.Name.Name, "Benchmark") {
+		if !bytes.Contains(text, []byte("mpersonat")) ||
+			isFunc && strings.HasPrefix(fn.Name.Name, "Benchmark") {
 			continue
 		}
 		before := len(cases)

@@ -82,7 +82,9 @@ func parseFiles(t *testing.T, folder string) map[string]*ast.File {
 	t.Helper()
 	out := map[string]*ast.File{}
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		isSkipped := d != nil && d.IsDir() && (strings.HasPrefix(d.Name(), "_") || d.Name() == ".git" || d.Name() == "testdata")
+		isSkipped := d != nil &&
+			d.IsDir() &&
+			(strings.HasPrefix(d.Name(), "_") || d.Name() == ".git" || d.Name() == "testdata")
 		if err != nil {
 			return err
 		}

@@ -196,7 +196,8 @@ func TestOutcomes(t *testing.T) {
 			found := c.want == ""
 			for _, g := range made.Report.Groups {
 				for _, result := range g.Cases {
-					found = found || result.Verdict != verdicts.Passed && strings.Contains(result.Case, c.want)
+					found = found ||
+						result.Verdict != verdicts.Passed && strings.Contains(result.Case, c.want)
 				}
 			}
 			if !found {

@@ -68,7 +68,8 @@ func (p Prediction) compareWith(e scenarios.Alternative, pattern string, possibl
 		if e.Message != "" {
 			out.add("message", e.Message, m)
 		}
-		if re, err := regexp.Compile("^(?:" + pattern + ")$"); pattern != "" && (err != nil || !re.MatchString(m)) {
+		if re, err := regexp.Compile("^(?:" + pattern + ")$"); pattern != "" &&
+			(err != nil || !re.MatchString(m)) {
 			out = append(out, Difference{"messageMatches", pattern, m})
 		}
 	}

@@ -29,7 +29,8 @@ func FuzzInvariants(f *testing.F) {
 			p := s.Do(who, imp, request)
 			holdInvariants(t, s, p, imp)
 			warm := s.Do(who, imp, request)
-			if warm.Outcome != p.Outcome || !slices.Equal(warm.Messages, p.Messages) && !on {
+			if warm.Outcome != p.Outcome ||
+				!slices.Equal(warm.Messages, p.Messages) && !on {
 				t.Errorf("the same request again: %s %q, before %s %q", warm.Outcome, warm.Messages, p.Outcome, p.Messages)
 			}
 			if _, n := warm.ImpersonationChecks(); warm.Mode != "" && warm.Mode != Legacy && n != 0 {

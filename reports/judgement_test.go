@@ -112,7 +112,8 @@ func TestConclude(t *testing.T) {
 			if len(o.Reasons) > 0 {
 				first = o.Reasons[0]
 			}
-			if !strings.HasPrefix(first, c.reason) || c.reason == "" && first != "" {
+			if !strings.HasPrefix(first, c.reason) ||
+				c.reason == "" && first != "" {
 				t.Errorf("first reason %q, want %q", first, c.reason)
 			}
 			if !strings.Contains(strings.Join(o.Notes, "\n"), c.note) {

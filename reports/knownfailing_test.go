@@ -91,9 +91,12 @@ func TestLoadKnownFailing(t *testing.T) {
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("got %v", err)
-			case c.want == "" && c.name == "good" && (len(entries) != 1 || entries[0].Issue != "https://example.com/1"):
+			case c.want == "" &&
+				c.name == "good" &&
+				(len(entries) != 1 || entries[0].Issue != "https://example.com/1"):
 				t.Errorf("got %+v", entries)
-			case c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)):
+			case c.want != "" &&
+				(err == nil || !strings.HasPrefix(err.Error(), c.want)):
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
@@ -109,7 +112,8 @@ func FuzzLoadKnownFailing(f *testing.F) {
 			t.Errorf("no file in %q", err)
 		}
 		for _, e := range entries {
-			if err == nil && (strings.TrimSpace(e.Scenario) == "" || strings.TrimSpace(e.Reason) == "") {
+			if err == nil &&
+				(strings.TrimSpace(e.Scenario) == "" || strings.TrimSpace(e.Reason) == "") {
 				t.Errorf("accepted %+v", e)
 			}
 		}

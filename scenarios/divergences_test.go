@@ -24,7 +24,8 @@ func TestDivergencesAreListed(t *testing.T) {
 		FindAllString(string(page), -1)
 	listed := func(id string) bool {
 		for _, n := range named {
-			if folder, ok := strings.CutSuffix(n, "*"); n == id || ok && strings.HasPrefix(id, folder) {
+			if folder, ok := strings.CutSuffix(n, "*"); n == id ||
+				ok && strings.HasPrefix(id, folder) {
 				return true
 			}
 		}
@@ -34,7 +35,9 @@ func TestDivergencesAreListed(t *testing.T) {
 		folder, many := strings.CutSuffix(n, "*")
 		found := false
 		for _, s := range set.All() {
-			found = found || s.ID == n || many && strings.HasPrefix(s.ID, folder)
+			found = found ||
+				s.ID == n ||
+				many && strings.HasPrefix(s.ID, folder)
 		}
 		if !found {
 			t.Errorf("docs/divergences.md names %s, which does not exist", n)

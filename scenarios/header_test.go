@@ -89,7 +89,9 @@ func TestReloads(t *testing.T) {
 		{"  - reload: three\n  - reload: one\n", `chain "three"`},
 	} {
 		_, err := scenarios.Load(fstest.MapFS{"a/x.yaml": file(base + test.steps)}, chains)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+		if test.want == "" && err != nil ||
+			test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%q: want %q, got %v", test.steps, test.want, err)
 		}
 	}

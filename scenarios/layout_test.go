@@ -279,7 +279,8 @@ func (b *blockScalar) begin(line string) {
 func (b *blockScalar) goesOn(line string) bool {
 	isEmpty := strings.TrimSpace(line) == ""
 	isDeeper := len(line)-len(strings.TrimLeft(line, " ")) > b.indent
-	b.isOpen = b.isOpen && (isEmpty || isDeeper)
+	b.isOpen = b.isOpen &&
+		(isEmpty || isDeeper)
 	return b.isOpen
 }
 

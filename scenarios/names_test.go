@@ -41,7 +41,8 @@ func TestSetups(t *testing.T) {
 			switch {
 			case test.want == "" && err != nil:
 				t.Fatal(err)
-			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+			case test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("error %v, want %s", err, test.want)
 			}
 		})

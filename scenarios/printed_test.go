@@ -54,7 +54,8 @@ func TestPrintedReviews(t *testing.T) {
 		got := expected[attributes{a.Verb, a.Group, a.Resource, a.Subresource != "", a.Namespace != "", a.Name == "*", a.Name != ""}]
 		shown, differs := differ[strings.TrimSuffix(path.Base(file), ".yaml")]
 		switch _, exists := embedded(t).Get(shown); {
-		case differs && (got != "" || !exists):
+		case differs &&
+			(got != "" || !exists):
 			t.Errorf("%s: printed otherwise than servers ask; expected by %q, shown by %q, which exists: %v", file, got, shown, exists)
 		case !differs && got == "":
 			t.Errorf("%s: no scenario expects the review %+v", file, a)

@@ -101,7 +101,10 @@ func FuzzRename(f *testing.F) {
 func plainName(s string) bool {
 	first, _ := utf8.DecodeRuneInString(s)
 	last, _ := utf8.DecodeLastRuneInString(s)
-	good := func(r rune) bool { return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
+	good := func(r rune) bool {
+		return r != utf8.RuneError &&
+			(unicode.IsLetter(r) || unicode.IsDigit(r))
+	}
 	return utf8.ValidString(s) && good(first) && good(last)
 }
 

@@ -43,7 +43,8 @@ func TestOneAlternativeHasToHold(t *testing.T) {
 			if r.Verdict != test.want {
 				t.Errorf("verdict %s, want %s: %s", r.Verdict, test.want, r.Reason)
 			}
-			if test.want == Failed && (len(r.Differences) != 1 || r.Differences[0].Field != "oneOf") {
+			if test.want == Failed &&
+				(len(r.Differences) != 1 || r.Differences[0].Field != "oneOf") {
 				t.Errorf("differences %v", r.Differences)
 			}
 		})
@@ -90,7 +91,8 @@ func TestForbiddenInOtherWords(t *testing.T) {
 		switch {
 		case test.field == "" && r.Verdict != Passed:
 			t.Errorf("%s: verdict %s: %s", name, r.Verdict, r.Reason)
-		case test.field != "" && (r.Verdict != Failed || r.Differences[0].Field != test.field):
+		case test.field != "" &&
+			(r.Verdict != Failed || r.Differences[0].Field != test.field):
 			t.Errorf("%s: verdict %s: %s", name, r.Verdict, r.Reason)
 		}
 	}

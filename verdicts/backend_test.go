@@ -34,7 +34,8 @@ func TestJudgeBackend(t *testing.T) {
 		switch {
 		case test.field == "" && r.Verdict != Passed:
 			t.Errorf("%s: %s: %s", name, r.Verdict, r.Reason)
-		case test.field != "" && (len(r.Differences) == 0 || r.Differences[0].Field != test.field):
+		case test.field != "" &&
+			(len(r.Differences) == 0 || r.Differences[0].Field != test.field):
 			t.Errorf("%s: %s %v, want a difference in %s", name, r.Verdict, r.Differences, test.field)
 		}
 	}

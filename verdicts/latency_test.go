@@ -86,7 +86,8 @@ func TestImpossibleTimesAreNamed(t *testing.T) {
 			switch {
 			case test.field == "" && r.Verdict != Passed:
 				t.Errorf("%s: %s", r.Verdict, r.Reason)
-			case test.field != "" && (len(r.Differences) == 0 || r.Differences[0].Field != test.field || r.Differences[0].Got != test.got):
+			case test.field != "" &&
+				(len(r.Differences) == 0 || r.Differences[0].Field != test.field || r.Differences[0].Got != test.got):
 				t.Errorf("%s: %v, want %s: %s", r.Verdict, r.Differences, test.field, test.got)
 			}
 		})

@@ -48,7 +48,8 @@ func TestEventsOfOtherAuditLevels(t *testing.T) {
 			switch {
 			case test.field == "" && r.Verdict != Passed:
 				t.Errorf("%s: %s", r.Verdict, r.Reason)
-			case test.field != "" && (len(r.Differences) == 0 || r.Differences[0].Field != test.field):
+			case test.field != "" &&
+				(len(r.Differences) == 0 || r.Differences[0].Field != test.field):
 				t.Errorf("%v, want a difference in %s first", r.Differences, test.field)
 			}
 		})
@@ -70,7 +71,8 @@ func TestWatchStaysOpen(t *testing.T) {
 		s, e := listAsBob(), newEvidence()
 		s.Steps[0].Request.Hold = true
 		e.Steps[0].Response.Held = held
-		if r := Judge(s, e); r.Verdict != want || want == Failed && r.Differences[0].Field != "watch" {
+		if r := Judge(s, e); r.Verdict != want ||
+			want == Failed && r.Differences[0].Field != "watch" {
 			t.Errorf("%q: %s, %v; want %s", held, r.Verdict, r.Differences, want)
 		}
 	}

@@ -29,7 +29,8 @@ func TestCasesAskBothSides(t *testing.T) {
 			total += n[scenarios.Allow] + n[scenarios.NoOpinion]
 			t.Log(reason, n)
 			// What seems to be granted only by its name is never allowed.
-			if n[scenarios.NoOpinion] == 0 || n[scenarios.Allow] == 0 && reason != "shortcut-for-a-name" {
+			if n[scenarios.NoOpinion] == 0 ||
+				n[scenarios.Allow] == 0 && reason != "shortcut-for-a-name" {
 				t.Errorf("seed %d: %s: %v", seed, reason, n)
 			}
 		}

@@ -85,7 +85,8 @@ func TestIdentitiesDoNotCollide(t *testing.T) {
 	}
 	for _, g := range load(t, 2).Grants {
 		if first[g.Subject] &&
-			(g.Subject.User != "" && g.Subject.User != "*" || namespaces[g.Namespace]) { // groups of every cluster, and *, have something in namespaces of no cluster
+			(g.Subject.User != "" && g.Subject.User != "*" ||
+				namespaces[g.Namespace]) { // groups of every cluster, and *, have something in namespaces of no cluster
 			t.Errorf("%+v is granted something under two seeds", g.Subject)
 		}
 	}

@@ -55,7 +55,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"kind":[]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		version, spec, err := Decode(body)
-		if err == nil && (version != V1 && version != V1beta1 || spec.User == "" && len(spec.Groups) == 0) {
+		if err == nil &&
+			(version != V1 && version != V1beta1 ||
+				spec.User == "" && len(spec.Groups) == 0) {
 			t.Errorf("%q is accepted", body)
 		}
 	})

@@ -181,7 +181,11 @@ func (e *enforcer) Authorize(ctx context.Context, a authorizer.Attributes) (auth
 	}
 	h, _ := ctx.Value(heldKey{}).(*held)
 	mode := vectors.None
-	if e.on && h != nil && (e.filters(ctx, h, a) || h.compound(a) || e.fault == "any-check-on-conditions" && h.first != nil) {
+	if e.on &&
+		h != nil &&
+		(e.filters(ctx, h, a) ||
+			h.compound(a) ||
+			e.fault == "any-check-on-conditions" && h.first != nil) {
 		mode = vectors.Optimized
 	}
 	d := e.decide(ctx, a, mode)
@@ -234,7 +238,9 @@ func (e *enforcer) supports(a authorizer.Attributes) bool {
 	connect := slices.Contains([]string{"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"}, a.GetResource()+"/"+a.GetSubresource())
 	writes := slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, a.GetVerb())
 	served := legacyscheme.Scheme.IsVersionRegistered(schema.GroupVersion{Group: a.GetAPIGroup(), Version: a.GetAPIVersion()})
-	return e.fault == "reads-on-conditions" || connect || writes && served
+	return e.fault == "reads-on-conditions" ||
+		connect ||
+		writes && served
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer.
@@ -261,7 +267,8 @@ func (e *enforcer) outside(next http.Handler) http.Handler {
 // status is what a SubjectAccessReview shows: all sets up to the first concrete decision.
 func (e *enforcer) status(ctx context.Context, a authorizer.Attributes, mode vectors.Mode) (out vectors.SubjectAccessReviewStatus) {
 	d := e.decide(ctx, a, mode)
-	if d.kind != vectors.ConditionalAllow && d.kind != vectors.ConditionalDeny || e.fault == "shown-as-allowed" {
+	if d.kind != vectors.ConditionalAllow && d.kind != vectors.ConditionalDeny ||
+		e.fault == "shown-as-allowed" {
 		out.Allowed = d.kind == vectors.Allow || d.kind == vectors.ConditionalAllow
 		out.Denied = d.kind == vectors.Deny
 		out.Reason = d.reason

@@ -126,7 +126,10 @@ func (w *webhook) evaluate(ctx context.Context, q vectors.AuthorizationCondition
 	if err == nil && !w.wire.IsReplyTo(q.UID, body) {
 		err = fmt.Errorf("the answer of %s is to another review", w.name)
 	}
-	if err == nil && (s == nil || s.ConditionsChain != nil || s.Allowed && s.Denied) {
+	if err == nil &&
+		(s == nil ||
+			s.ConditionsChain != nil ||
+			s.Allowed && s.Denied) {
 		err = fmt.Errorf("the answer of %s has no decision", w.name)
 	}
 	if err != nil && w.fault == "errors-allow" {

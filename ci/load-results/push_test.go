@@ -114,7 +114,8 @@ func TestPushErrors(t *testing.T) {
 		r := &Receiver{URL: to, Token: "secret", Pause: time.Millisecond}
 		err = r.Push(context.Background(), streamsOf(t, pushedRun())[:300])
 		if (err == nil) != (c.want == "") ||
-			err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hidden")) {
+			err != nil &&
+				(!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hidden")) {
 			t.Errorf("%d %s: %v", c.status, c.says, err)
 		}
 		if want := map[bool]int{true: pushes, false: 1}[c.status == 503]; asked != want {

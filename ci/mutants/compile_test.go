@@ -73,7 +73,8 @@ func TestDerivedCodeCompiles(t *testing.T) {
 		}
 		for _, f := range p.Functions {
 			if !slices.ContainsFunc(s.Mutants, func(m Mutant) bool {
-				return m.Part == p.Name && (m.Function == f || strings.HasSuffix(m.Function, "."+f))
+				return m.Part == p.Name &&
+					(m.Function == f || strings.HasSuffix(m.Function, "."+f))
 			}) {
 				t.Errorf("%s: no mutants of a function %s", p.Name, f)
 			}

@@ -42,7 +42,8 @@ func (d *deriver) force(operator string, e ast.Expr, value bool) {
 // condition is that of an if statement or of a case. A simple one is forced both ways: what detects these
 // detects its negation too. One with && or || is negated, and its operands are dropped one by one.
 func (d *deriver) condition(e ast.Expr) {
-	if b, ok := ast.Unparen(e).(*ast.BinaryExpr); ok && (b.Op == token.LAND || b.Op == token.LOR) {
+	if b, ok := ast.Unparen(e).(*ast.BinaryExpr); ok &&
+		(b.Op == token.LAND || b.Op == token.LOR) {
 		d.negate("condition-negated", e)
 		return
 	}

@@ -98,9 +98,12 @@ func TestLoadArguments(t *testing.T) {
 			}
 			argued, err := loadArguments(folder, &Sources{Mutants: mutants()})
 			switch {
-			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) || test.want == "" && err != nil:
+			case test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)) ||
+				test.want == "" && err != nil:
 				t.Errorf("error %v, want %q", err, test.want)
-			case test.want == "" && (len(argued) != 2 || !argued.argued("a.go:f:call-removed:1") || argued.argued("a.go:f:call-removed:2")):
+			case test.want == "" &&
+				(len(argued) != 2 || !argued.argued("a.go:f:call-removed:1") || argued.argued("a.go:f:call-removed:2")):
 				t.Errorf("%v, want one that is argued and one that is open", argued)
 			}
 		})
@@ -182,7 +185,9 @@ func TestLists(t *testing.T) {
 				r.arguments[key] = argument{standing: open}
 			}
 			remark, err := r.wrong(test.whole)
-			if remark != test.remark || (err == nil) != (test.err == "") || err != nil && !strings.HasSuffix(err.Error(), test.err) {
+			if remark != test.remark ||
+				(err == nil) != (test.err == "") ||
+				err != nil && !strings.HasSuffix(err.Error(), test.err) {
 				t.Errorf("remark %q, error %v, want %q and %q", remark, err, test.remark, test.err)
 			}
 			folder := t.TempDir()

@@ -244,10 +244,13 @@ func completeSuite() ([]conformance.CellPlan, error) {
 func (o *runOptions) choose(all []Mutant, only *regexp.Regexp, found *results) []Mutant {
 	var chosen []Mutant
 	for _, m := range all {
-		if o.sample > 0 && found.is(m.Key, gap, open) || o.open && !found.is(m.Key, open) {
+		if o.sample > 0 && found.is(m.Key, gap, open) ||
+			o.open && !found.is(m.Key, open) {
 			continue
 		}
-		if only.MatchString(m.Key) && (o.equivalents || !found.is(m.Key, equivalent, unreachable)) && !found.caught(m.Key) {
+		if only.MatchString(m.Key) &&
+			(o.equivalents || !found.is(m.Key, equivalent, unreachable)) &&
+			!found.caught(m.Key) {
 			chosen = append(chosen, m)
 		}
 	}

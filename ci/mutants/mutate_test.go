@@ -119,7 +119,8 @@ func TestOperators(t *testing.T) {
 				}
 			}
 			if i := slices.IndexFunc(got, func(s string) bool {
-				return strings.HasPrefix(s, "constant-changed: 77") || strings.Contains(s, "list[0] zero") && name == "struct"
+				return strings.HasPrefix(s, "constant-changed: 77") ||
+					strings.Contains(s, "list[0] zero") && name == "struct"
 			}); i >= 0 {
 				t.Errorf("%s: a capacity or a description was changed", got[i])
 			}

@@ -205,7 +205,8 @@ func (r *results) write(folder string) error {
 // openNow is what open.yaml should say: of the mutants that are not caught, those that nothing is argued about.
 func (r *results) openNow() list {
 	return r.Results.where(func(one Result) bool {
-		return !r.argued(one.Key) && (one.Status == Survived || one.Status == NotCovered)
+		return !r.argued(one.Key) &&
+			(one.Status == Survived || one.Status == NotCovered)
 	})
 }
 

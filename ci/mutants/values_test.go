@@ -175,7 +175,8 @@ func (d *deriver) constant(e ast.Expr) {
 	if id, ok := e.(*ast.Ident); ok && !d.isBoolLiteral(id) {
 		return
 	}
-	if sel, ok := e.(*ast.SelectorExpr); ok && (d.Info.Uses[sel.Sel] == nil || d.Info.Uses[sel.Sel].Pkg() == d.Pkg) {
+	if sel, ok := e.(*ast.SelectorExpr); ok &&
+		(d.Info.Uses[sel.Sel] == nil || d.Info.Uses[sel.Sel].Pkg() == d.Pkg) {
 		return
 	}
 	if d.isCapacity(e) {

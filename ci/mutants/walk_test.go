@@ -17,7 +17,9 @@ func (d *deriver) file() {
 			named := func(all []string) bool {
 				return slices.Contains(all, decl.Name.Name) || slices.Contains(all, d.function)
 			}
-			if decl.Body == nil || named(d.LeaveOut) || len(d.Functions) > 0 && !named(d.Functions) {
+			if decl.Body == nil ||
+				named(d.LeaveOut) ||
+				len(d.Functions) > 0 && !named(d.Functions) {
 				continue
 			}
 			d.walkFunction(d.Info.Defs[decl.Name].Type().(*types.Signature), d.roots(decl.Body)...)
@@ -26,7 +28,8 @@ func (d *deriver) file() {
 			if len(d.Functions) > 0 {
 				continue
 			}
-			if decl.Tok == token.CONST || decl.Tok == token.VAR && !onlyBlank(decl) {
+			if decl.Tok == token.CONST ||
+				decl.Tok == token.VAR && !onlyBlank(decl) {
 				d.walk(decl)
 			}
 		}

@@ -96,7 +96,8 @@ func (w *worker) cell(ctx context.Context, candidates []*scenarios.Scenario, res
 	// What catches the mutant has to pass on the same server without it.
 	o := s.try(ctx, candidates[indexOf(candidates, result.Scenario)])
 	sound := o.Verdict == verdicts.Passed || o.unsteady
-	if ctx.Err() != nil || sound && result.Status == Killed {
+	if ctx.Err() != nil ||
+		sound && result.Status == Killed {
 		return context.Cause(ctx)
 	}
 	if err := w.drop(); err != nil || sound {

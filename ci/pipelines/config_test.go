@@ -87,7 +87,8 @@ func TestProwJobs(t *testing.T) {
 			t.Errorf("%s: the name of a presubmit begins with pull-", j.Name)
 		}
 		names, tabs = append(names, j.Name), append(tabs, tab)
-		if (kind == "periodic") != (j.Cron != "" && len(j.ExtraRefs) == 1) || j.AlwaysRun != (kind == "presubmit") ||
+		if (kind == "periodic") != (j.Cron != "" && len(j.ExtraRefs) == 1) ||
+			j.AlwaysRun != (kind == "presubmit") ||
 			(kind == "postsubmit") != (len(j.Branches) > 0) {
 			t.Errorf("%s: fields that a %s does not have, or lacks", j.Name, kind)
 		}

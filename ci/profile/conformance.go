@@ -43,13 +43,8 @@ func describeConformance(folder, cpuProfile string, out io.Writer) error {
 		}
 	}
 	rows = append(rows, row{"waiting, or other work of the machine", max(0, idle)})
-	if _, err := fmt.Fprintf(
-		out,
-		"%.1f s by the clock on %d processors: %.1f s of processor time.\n\n",
-		m.Seconds,
-		m.Processors,
-		whole,
-	); err != nil {
+	summary := fmt.Sprintf("%.1f s by the clock on %d processors: %.1f s of processor time.\n\n", m.Seconds, m.Processors, whole)
+	if _, err := io.WriteString(out, summary); err != nil {
 		return err
 	}
 	return printTable(out, "processor time", rows, whole)

@@ -27,7 +27,8 @@ func TestConditions(t *testing.T) {
 		}
 		name := d.Name()
 		below, _ := filepath.Rel(root, path)
-		hidden := len(name) > 2 && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_"))
+		hidden := len(name) > 2 &&
+			(strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_"))
 		if d.IsDir() && hidden {
 			return filepath.SkipDir
 		}

@@ -20,7 +20,8 @@ func TestLabel(t *testing.T) {
 		if err := json.Unmarshal(
 			labelled,
 			&o,
-		); want && (err != nil || o.Metadata.Labels[Label] != "run" || o.Metadata.Labels[managedBy] != "authzconf") ||
+		); want &&
+			(err != nil || o.Metadata.Labels[Label] != "run" || o.Metadata.Labels[managedBy] != "authzconf") ||
 			!want && string(labelled) != raw {
 			t.Errorf("%s became %s", raw, labelled)
 		}

@@ -214,10 +214,8 @@ func removeContainers(ctx context.Context, name string) error {
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		if _, last = runEngine(
-			ctx,
-			append([]string{"rm", "--force", "--volumes"}, ids...)...); last == nil ||
-			!clusters.Pause(ctx, removePause) {
+		_, last = runEngine(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...)
+		if last == nil || !clusters.Pause(ctx, removePause) {
 			return last
 		}
 	}
@@ -279,14 +277,9 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 	if len(networks) == 0 {
 		return dockerNetwork{}, fmt.Errorf("the engine's network %s is gone right after it was made", name)
 	}
-	for _, double := range networks[1:] { // unless somebody else has removed it already
-		if _, err := runEngine(
-			ctx,
-			"network",
-			"rm",
-			double.ID,
-		); err != nil && !strings.Contains(err.Error(), "No such network") &&
-			!strings.Contains(err.Error(), "not found") {
+	for _, double := range networks[1:] {
+		_, err := runEngine(ctx, "network", "rm", double.ID)
+		if err != nil && !saysItIsGone(err) {
 			return dockerNetwork{}, engineError(
 				ctx,
 				err,
@@ -296,6 +289,11 @@ func ensureNetwork(ctx context.Context, name string) (dockerNetwork, error) {
 		}
 	}
 	return networks[0], nil
+}
+
+// saysItIsGone reports whether a network cannot be removed because somebody else has removed it already.
+func saysItIsGone(err error) bool {
+	return strings.Contains(err.Error(), "No such network") || strings.Contains(err.Error(), "not found")
 }
 
 func createNetwork(ctx context.Context, name string) error {

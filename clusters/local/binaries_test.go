@@ -51,7 +51,9 @@ func TestNamedProgram(t *testing.T) {
 			wantUsageError(t, err, part, "unset it")
 			continue
 		}
-		if err != nil || (got != "" || test.want != "") && got != filepath.Join(dir, test.want) {
+		if err != nil ||
+			(got != "" || test.want != "") &&
+				got != filepath.Join(dir, test.want) {
 			t.Errorf("%s: %q, %v, want %q", test.name, got, err, test.want)
 		}
 	}

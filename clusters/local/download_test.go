@@ -98,7 +98,8 @@ func FuzzDigestOf(f *testing.F) {
 	f.Add(sum(nil)+" *a\n"+sum([]byte("b"))+"  b\n", "b")
 	f.Add("<html>", "a")
 	f.Fuzz(func(t *testing.T, text, name string) {
-		if got := digestOf(text, name); got != "" && (len(got) != 64 || !strings.Contains(text, got)) {
+		if got := digestOf(text, name); got != "" &&
+			(len(got) != 64 || !strings.Contains(text, got)) {
 			t.Errorf("%q of %q", got, text)
 		}
 	})

@@ -60,7 +60,8 @@ func TestRestartsThatFail(t *testing.T) {
 		}
 		test.check(t, err)
 		var failed *ProcessError
-		if !errors.As(err, &failed) || (len(failed.LogTail) == 0 && failed.PID != 0) {
+		if !errors.As(err, &failed) ||
+			(len(failed.LogTail) == 0 && failed.PID != 0) {
 			t.Errorf("%s: there is no log in %#v", test.name, err)
 		}
 		if o := c.Options(); c.PIDs().KubeAPIServer != 0 || c.PIDs().Etcd == 0 || c.Port() != port || len(o.KubeAPIServerArgs) > 0 ||

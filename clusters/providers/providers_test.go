@@ -84,7 +84,8 @@ func TestNobodyComparesNames(t *testing.T) {
 		}
 		below, _ := filepath.Rel(root, path)
 		hidden := len(d.Name()) > 2 && strings.ContainsAny(d.Name()[:1], "._")
-		if d.IsDir() && (hidden || below == "clusters") {
+		if d.IsDir() &&
+			(hidden || below == "clusters") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -120,7 +121,8 @@ func comparisons(name string, source []byte) (found []string, err error) {
 		switch n := n.(type) {
 		case *ast.BinaryExpr:
 			compares := n.Op == token.EQL || n.Op == token.NEQ
-			if compares && (namesProvider(n.X, n.Y) || namesProvider(n.Y, n.X)) {
+			if compares &&
+				(namesProvider(n.X, n.Y) || namesProvider(n.Y, n.X)) {
 				note(n)
 			}
 		case *ast.SwitchStmt:

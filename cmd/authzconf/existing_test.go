@@ -240,7 +240,8 @@ func lacking(
 		for begun := time.Now(); time.Since(begun) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
 			var code int
 			code, out = authzconf(append(args, "--kubeconfig", own)...)
-			if want != "" && code == exitUsage && strings.Contains(out, want) || want == "" && code == complete {
+			if want != "" && code == exitUsage && strings.Contains(out, want) ||
+				want == "" && code == complete {
 				out = ""
 				break
 			}

@@ -79,10 +79,12 @@ func testLastRequests(t *testing.T, b, before *batch) {
 		steps := p.bound.Steps
 		last := steps[len(steps)-1].Request
 		switch {
-		case b.special == expired && (steps[len(steps)-2].Wait != scenarios.Duration(expiry) || !cmp.Equal(steps[len(steps)-3].Request, last)),
+		case b.special == expired &&
+			(steps[len(steps)-2].Wait != scenarios.Duration(expiry) || !cmp.Equal(steps[len(steps)-3].Request, last)),
 			b.special == reloaded && !cmp.Equal(steps[len(steps)-2].Request, last):
 			t.Errorf("%s: case %d does not end with its last request once more", b.ref.name(), p.number)
-		case b.special == edgedSuffix && (countRequests(p.scenario) <= edges || steps[len(steps)-2].Wait == 0):
+		case b.special == edgedSuffix &&
+			(countRequests(p.scenario) <= edges || steps[len(steps)-2].Wait == 0):
 			t.Errorf("%s: case %d does not end with its last request at the edges", b.ref.name(), p.number)
 		case b.special == restarted && !cmp.Equal(p.bound, before.cases[i].bound):
 			t.Errorf("%s: case %d is another one than before", b.ref.name(), p.number)
@@ -124,7 +126,8 @@ func inTurn(t *testing.T, b *batch) {
 			if next.fresh {
 				at, fresh = 1-at, fresh+1
 			}
-			if next.part.at.server != at || watched && !next.fresh {
+			if next.part.at.server != at ||
+				watched && !next.fresh {
 				t.Fatalf(
 					"case %d: request %d goes to server %d on a new connection: %t",
 					next.part.number,

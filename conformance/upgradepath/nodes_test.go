@@ -68,7 +68,8 @@ func TestLoadNodes(t *testing.T) {
 	} {
 		p, err := Load("p.yaml", []byte("description: nodes\nstages: ["+text+"]\n"), Options{})
 		switch {
-		case fail == "" && err != nil, fail != "" && (err == nil || !strings.Contains(err.Error(), fail)):
+		case fail == "" && err != nil,
+			fail != "" && (err == nil || !strings.Contains(err.Error(), fail)):
 			t.Errorf("%s: %v, want %s", text, err, fail)
 		case fail == "" && p.Stages[1].Kubernetes != "1.37":
 			t.Errorf("%+v", p.Stages)

@@ -203,7 +203,8 @@ func (p claimPayer) count(t *testing.T, b *Bench, n int) int {
 		t.Fatal(err)
 	}
 	isRefused := apierrors.IsInvalid(failure)
-	isAsExpected := isRefused != p.isAllowed && (isRefused || failure == nil)
+	isAsExpected := isRefused != p.isAllowed &&
+		(isRefused || failure == nil)
 	if !isAsExpected {
 		t.Fatalf("%s with %d drivers: %v", p.name, n, failure)
 	}

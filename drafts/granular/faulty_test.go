@@ -139,7 +139,8 @@ func diffs() []faultyEnforcer {
 				return reference(fields, func(verb string) (bool, error) {
 					kind, _, parameterized := strings.Cut(verb, "(")
 					allowed, err := ask(verb)
-					allowed = allowed || parameterized && kinds[kind]
+					allowed = allowed ||
+						parameterized && kinds[kind]
 					kinds[kind] = kinds[kind] || allowed
 					return allowed, err
 				})

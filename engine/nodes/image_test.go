@@ -20,7 +20,8 @@ func TestObjects(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, o := range all {
 		kinds[o.GetObjectKind().GroupVersionKind().Kind] = true
-		if o.GetName() != "run-x1" || o.GetNamespace() != "" && o.GetNamespace() != "run-x1" {
+		if o.GetName() != "run-x1" ||
+			o.GetNamespace() != "" && o.GetNamespace() != "run-x1" {
 			t.Errorf("%T is called %s/%s", o, o.GetNamespace(), o.GetName())
 		}
 		switch o := o.(type) {

@@ -118,7 +118,8 @@ func TestFlood(t *testing.T) {
 	}
 	next := map[string]int{}
 	for i, rec := range all {
-		if rec.Seq != uint64(i+1) || i > 0 && rec.At.Before(all[i-1].At) {
+		if rec.Seq != uint64(i+1) ||
+			i > 0 && rec.At.Before(all[i-1].At) {
 			t.Fatalf("record %d has seq %d, at %v after %v", i, rec.Seq, rec.At, all[max(i-1, 0)].At)
 		}
 		user := rec.Spec.User

@@ -181,7 +181,8 @@ func FuzzReadReview(f *testing.F) {
 		if !json.Valid(body) {
 			t.Fatalf("accepted: %+v", r)
 		}
-		if verb, ok := writtenVerb(body); ok && (verb != r.verb() || r.probe()) {
+		if verb, ok := writtenVerb(body); ok &&
+			(verb != r.verb() || r.probe()) {
 			t.Fatalf("counted as %q: %+v", verb, r)
 		}
 	})

@@ -140,7 +140,8 @@ func TestBroken(t *testing.T) {
 				return err
 			})
 			switch {
-			case x.unknown != nil && (err == nil || !x.unknown(err)):
+			case x.unknown != nil &&
+				(err == nil || !x.unknown(err)):
 				t.Errorf("it is known what happened: %+v, %v", o, err)
 			case x.unknown != nil:
 			case err != nil:

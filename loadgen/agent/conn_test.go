@@ -67,7 +67,10 @@ func TestConnErrors(t *testing.T) {
 			ours, theirs := connected(t)
 			time.AfterFunc(20*time.Millisecond, func() { c.happens(ours, theirs) })
 			n, err := ours.Read(make([]byte, 1))
-			if n != 0 || err == nil || classify(err) != c.class || c.is != nil && !errors.Is(err, c.is) {
+			if n != 0 ||
+				err == nil ||
+				classify(err) != c.class ||
+				c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("read %d, %v: %s", n, err, classify(err))
 			}
 			for err = nil; err == nil && c.class != "eof"; { // a connection that has ended may still read

@@ -158,7 +158,8 @@ func TestAADiffersAndTrends(t *testing.T) {
 		thresholds.MinPairs, thresholds.Comparisons = 1, map[string]Margins{"gate": {P50: 0.1}, "same": {P50: c.margin}}
 		result := Judge(s.Run(), thresholds)
 		if c.want == "" && result.Outcome != Passed ||
-			c.want != "" && (result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), c.want)) {
+			c.want != "" &&
+				(result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), c.want)) {
 			t.Errorf("%s: %s", c.name, reasonsText(result))
 		}
 	}

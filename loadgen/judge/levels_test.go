@@ -39,7 +39,8 @@ func TestPriorityLevels(t *testing.T) {
 			t.Errorf("%s: %+v", name, gate.P50)
 		case !aa.Measured():
 			t.Errorf("%s: the A/A comparison is not measured: %s", name, aa.P50.Why)
-		case c.want != "" && (result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), "gate: p50 margin: unknown ("+c.want)):
+		case c.want != "" &&
+			(result.Outcome != Inconclusive || !strings.Contains(reasonsText(result), "gate: p50 margin: unknown ("+c.want)):
 			t.Errorf("%s: %s", name, reasonsText(result))
 		}
 	}

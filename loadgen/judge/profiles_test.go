@@ -22,7 +22,9 @@ func TestProfileDifference(t *testing.T) {
 		d.Differ[1] != (FunctionShare{"authorize", 0.05, 0.15}) {
 		t.Errorf("differ: %v", d.Differ)
 	}
-	if len(d.Top) != shownFunctions || d.Top[0].Function != "syscall" || d.Top[2].Function != "authorize" && d.Top[1].Function != "noise" {
+	if len(d.Top) != shownFunctions ||
+		d.Top[0].Function != "syscall" ||
+		d.Top[2].Function != "authorize" && d.Top[1].Function != "noise" {
 		t.Errorf("top: %v", d.Top)
 	}
 	if same := compareProfile("API server", a, a); len(same.Differ) != 0 {

@@ -68,11 +68,14 @@ func TestRates(t *testing.T) {
 			got := p.Stripe(0, 1)
 			expected := p.Expected()
 			exact := p.Arrivals == Constant || p.Arrivals == Burst
-			if diff := math.Abs(float64(len(got)) - expected); exact && diff > 0 || diff > 5*math.Sqrt(expected) {
+			if diff := math.Abs(float64(len(got)) - expected); exact && diff > 0 ||
+				diff > 5*math.Sqrt(expected) {
 				t.Errorf("%d requests, expected %v", len(got), expected)
 			}
 			for i, s := range got {
-				if s.At < 0 || s.At >= p.Length || i > 0 && s.At < got[i-1].At {
+				if s.At < 0 ||
+					s.At >= p.Length ||
+					i > 0 && s.At < got[i-1].At {
 					t.Fatalf("request %d is at %s", i, s.At)
 				}
 			}
@@ -93,7 +96,8 @@ func TestPeriodic(t *testing.T) {
 	last := map[int32]time.Duration{}
 	for _, s := range plan(Periodic, func(p *Plan) { p.Jitter = 0.3 }).Stripe(0, 1) {
 		before, seen := last[s.Agent]
-		if gap := s.At - before; seen && (gap < period*4/10-1 || gap > period*16/10+1) {
+		if gap := s.At - before; seen &&
+			(gap < period*4/10-1 || gap > period*16/10+1) {
 			t.Errorf("agent %d waits %s", s.Agent, gap)
 		}
 		last[s.Agent] = s.At

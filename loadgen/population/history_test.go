@@ -59,7 +59,8 @@ func history(t *testing.T, p *profile.Profile) *History {
 // predictedRange returns how many reviews are predicted at least and at most: those of a mode or verb, or all.
 func predictedRange(p *run.Prediction, mode, verb string) (low, high int64) {
 	for _, c := range p.Checks {
-		if (mode == "" || c.Mode == mode) && (verb == "" || c.Verb == verb) {
+		if (mode == "" || c.Mode == mode) &&
+			(verb == "" || c.Verb == verb) {
 			low, high = low+c.Low, high+c.High
 		}
 	}

@@ -205,7 +205,8 @@ func TestCounts(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if p.Comparisons[0].AA() != true || p.Comparisons[2].Margins == (Margins{}) && p.Comparisons[1].Margins == (Margins{}) {
+	if p.Comparisons[0].AA() != true ||
+		p.Comparisons[2].Margins == (Margins{}) && p.Comparisons[1].Margins == (Margins{}) {
 		t.Error("the profile itself was changed")
 	}
 }
@@ -225,7 +226,9 @@ func FuzzParse(f *testing.F) {
 		}
 		// What is accepted can be run.
 		if plan := p.Plan(1); plan.Agents < 1 || plan.Length <= 0 || plan.Jitter < 0 || plan.Jitter >= 0.5 || plan.Every < 0 ||
-			plan.Arrivals == pacer.Waves && plan.AtOnce < 1 || !plan.Scheduled() && (!(plan.Rate > 0) || math.IsInf(plan.Rate, 0)) {
+			plan.Arrivals == pacer.Waves && plan.AtOnce < 1 ||
+			!plan.Scheduled() &&
+				(!(plan.Rate > 0) || math.IsInf(plan.Rate, 0)) {
 			t.Errorf("accepted, and the plan is %+v", plan)
 		}
 		for _, name := range p.Used() {

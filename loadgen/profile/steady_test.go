@@ -59,7 +59,8 @@ func TestBlockFitsCycle(t *testing.T) {
 		Adjust{Every: 4 * time.Second, Block: 50 * time.Second},
 		func(flag string) bool { return flag == "every" || flag == "duration" },
 	)
-	if err == nil || !strings.Contains(err.Error(), "(a block of 80s)") && !strings.Contains(err.Error(), "(a block of 1m20s)") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "(a block of 80s)") && !strings.Contains(err.Error(), "(a block of 1m20s)") {
 		t.Errorf("two and a half cycles: %v", err)
 	}
 }

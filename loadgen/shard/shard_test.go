@@ -257,7 +257,8 @@ func TestJudge(t *testing.T) {
 		{time.Hour, time.Second, "the clock of a cannot be compared"},
 	} {
 		err := Judge(run.Clock{Shard: "a", Offset: run.Duration(c.offset), Uncertainty: run.Duration(c.uncertainty)})
-		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+		if (err == nil) != (c.want == "") ||
+			err != nil && !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s ± %s: %v", c.offset, c.uncertainty, err)
 		}
 	}

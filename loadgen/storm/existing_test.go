@@ -266,7 +266,8 @@ func TestExistingInterrupted(t *testing.T) {
 			o := inExisting(t, plane.KubeconfigPath(), "r-"+phase)
 			o.Profile.Block = 2 * time.Second
 			when(&o, cancel)
-			if out, err := Execute(ctx, o); err == nil && !out.Interrupted || err != nil && !errors.Is(err, context.Canceled) {
+			if out, err := Execute(ctx, o); err == nil && !out.Interrupted ||
+				err != nil && !errors.Is(err, context.Canceled) {
 				t.Errorf("it was not interrupted: %v", err)
 			}
 			nothingLeft(t, client)

@@ -81,7 +81,8 @@ func TestFaults(t *testing.T) {
 			p, b, sends := faultless(t)
 			c.change(p, b)
 			got := strings.Join(append(findFaults(p, b, sends), findPredictionFaults(b)...), "; ")
-			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			if c.want == "" && got != "" ||
+				!strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

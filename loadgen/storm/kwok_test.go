@@ -120,7 +120,9 @@ func TestKwok(t *testing.T) {
 				denied += a.Count
 			}
 		}
-		if b.Sent != b.Planned || len(b.Wrong) > 0 || b.Variant == "denied" && denied != 3*float64(b.Sent) {
+		if b.Sent != b.Planned ||
+			len(b.Wrong) > 0 ||
+			b.Variant == "denied" && denied != 3*float64(b.Sent) {
 			t.Errorf("%s: planned %d, sent %d, wrong %v, attempts %+v", b.Variant, b.Planned, b.Sent, b.Wrong, b.Attempts)
 		}
 	}

@@ -45,7 +45,9 @@ func TestCheckExisting(t *testing.T) {
 			Existing: server.Options{Cell: verdicts.Cell{Gate: scenarios.GateOn}},
 		}
 		change(&o)
-		if err := o.Check(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+		if err := o.Check(); want == "" && err != nil ||
+			want != "" &&
+				(err == nil || !strings.HasPrefix(err.Error(), want)) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -60,7 +62,8 @@ func TestOutOfReach(t *testing.T) {
 		"has a tls-server-name":  {Host: "https://10.0.0.1", TLSClientConfig: rest.TLSClientConfig{ServerName: "x"}},
 		"has a proxy-url":        {Host: "https://10.0.0.1", Proxy: http.ProxyFromEnvironment},
 	} {
-		if got := outOfReach(c); !strings.HasPrefix(got, want) || want == "" && got != "" {
+		if got := outOfReach(c); !strings.HasPrefix(got, want) ||
+			want == "" && got != "" {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

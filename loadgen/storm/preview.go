@@ -93,12 +93,8 @@ func predictSide(o Options, side profile.Side) (string, error) {
 	for i := range 2 {
 		sends := o.Profile.Plan(uint64(o.Seed)).Stripe(0, 1)
 		settled := &run.SettledPart{After: run.Duration(o.Profile.Settle)}
-		if _, err := history.PredictSettled(
-			side.Does(),
-			time.Time{}.Add(time.Second+time.Duration(i)*2*o.Profile.Block),
-			population.Planned(sends, previewTook),
-			settled,
-		); err != nil {
+		began := time.Time{}.Add(time.Second + time.Duration(i)*2*o.Profile.Block)
+		if _, err := history.PredictSettled(side.Does(), began, population.Planned(sends, previewTook), settled); err != nil {
 			return "", err
 		}
 		texts = append(texts, judge.PredictedRate(settled.Checks, settled.Sent).String())

@@ -83,7 +83,9 @@ func TestWrite(t *testing.T) {
 			}
 			before := tree(t, dir)
 			for what, err := range map[string]error{"CheckWritable": badges().CheckWritable(dir), "Write": badges().Write(dir, files)} {
-				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				if c.want == "" && err != nil ||
+					c.want != "" &&
+						(err == nil || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("%s: got %v, want %q", what, err, c.want)
 				}
 			}

@@ -34,7 +34,9 @@ func TestInput(t *testing.T) {
 		dir + "/no": "no such file",
 	} {
 		_, err := Input(path)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil ||
+			want != "" &&
+				(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}

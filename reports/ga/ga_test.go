@@ -25,7 +25,10 @@ func TestGAQuestions(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, q := range questions {
-		if q.Question == "" || q.Part == "" || len(q.Looks) == 0 && q.Missing == "" || seen[q.Question] {
+		if q.Question == "" ||
+			q.Part == "" ||
+			len(q.Looks) == 0 && q.Missing == "" ||
+			seen[q.Question] {
 			t.Errorf("%q is not complete, or is there twice", q.Question)
 		}
 		seen[q.Question] = true

@@ -191,7 +191,8 @@ func TestHolmFamily(t *testing.T) {
 				if adjusted <= Alpha && i < differ {
 					found++
 				}
-				err = err || adjusted <= Alpha && i >= differ
+				err = err ||
+					adjusted <= Alpha && i >= differ
 			}
 			if err {
 				wrong++

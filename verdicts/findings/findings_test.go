@@ -76,7 +76,8 @@ func TestFindings(t *testing.T) {
 		fixed := err == nil
 		proved := f.State == FixProved && f.Fix != "" && f.Cost != "" && len(f.Mends()) == len(f.Scenarios)+len(f.Turns)
 		said := f.State == Documentation && f.Fix == "" && len(f.Mends()) == 0
-		if fixed && !proved || !fixed && !said {
+		if fixed && !proved ||
+			!fixed && !said {
 			t.Errorf(
 				"%s: state %q, fix %q and %d mended scenarios do not go with docs/findings/patches",
 				f.ID,
@@ -108,7 +109,8 @@ func since(t *testing.T, f *Finding, set *scenarios.Set) {
 		switch {
 		case !ok:
 			t.Errorf("%s names the scenario %s, which does not exist", f.ID, id)
-		case s.Requires.Kubernetes != ">="+f.Since && (s.Requires.Kubernetes != "" || f.Since != "1.33"):
+		case s.Requires.Kubernetes != ">="+f.Since &&
+			(s.Requires.Kubernetes != "" || f.Since != "1.33"):
 			t.Errorf("%s is since %s, and %s is for %q", f.ID, f.Since, id, s.Requires.Kubernetes)
 		}
 	}

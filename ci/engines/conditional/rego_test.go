@@ -125,7 +125,8 @@ func (a *opaAuthorizer) Review(spec vectors.SubjectAccessReviewSpec) vectors.Sub
 	softly := applies[vectors.NoOpinion] != "" || failed[vectors.NoOpinion] != nil ||
 		failed[vectors.Deny] != nil && a.mode == vectors.FailNoOpinion
 	switch {
-	case applies[vectors.Deny] != "" || failed[vectors.Deny] != nil && a.mode != vectors.FailNoOpinion:
+	case applies[vectors.Deny] != "" ||
+		failed[vectors.Deny] != nil && a.mode != vectors.FailNoOpinion:
 		d.Concrete = vectors.Deny
 	case softly:
 		d.Conditions = deny

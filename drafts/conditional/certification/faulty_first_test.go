@@ -83,7 +83,8 @@ func decisions() []faulty {
 			"no-match-is-no-opinion",
 			"what no policy is about is denied, so that nobody behind is asked",
 			func(_ spec, st *status) {
-				st.Denied = st.Denied || !st.Allowed && st.ConditionsChain == nil
+				st.Denied = st.Denied ||
+					!st.Allowed && st.ConditionsChain == nil
 			},
 		),
 	}

@@ -107,15 +107,11 @@ func (f *runFlags) planAuthorizer(i *product.Invocation, set *vectorSet) (produc
 	}
 	o := certification.Options{Load: certification.HookLoader(f.hook, i.Messages), Wire: only}
 	if !i.Verifying() {
-		var err error
-		if o.Webhooks, err = certification.Webhooks(
-			"authorizer-kubeconfig",
-			f.kubeconfig,
-			reference.ConditionsContext,
-			certify.Timeout,
-		); err != nil {
+		webhooks, err := certification.Webhooks("authorizer-kubeconfig", f.kubeconfig, reference.ConditionsContext, certify.Timeout)
+		if err != nil {
 			return nil, err
 		}
+		o.Webhooks = webhooks
 	}
 	return newWebhookPlan(set, i.Seed, "the webhook of "+f.kubeconfig, o)
 }

@@ -80,14 +80,15 @@ func (g *generator) thing() vectors.Object {
 	if replicas := pick[any](g, nil, int64(1), int64(5), "many"); replicas != nil {
 		spec["replicas"] = replicas
 	}
-	if labels := pick(
+	labels := pick(
 		g,
 		nil,
 		map[string]any{},
 		map[string]any{"env": "dev"},
 		map[string]any{"env": "prod", "alice": "owner"},
 		map[string]any{"bob": "owner"},
-	); labels != nil {
+	)
+	if labels != nil {
 		metadata["labels"] = labels
 	}
 	if finalizers := pick(g, nil, []any{}, []any{"alice"}, []any{"other", "bob"}); finalizers != nil {

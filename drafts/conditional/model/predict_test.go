@@ -68,7 +68,8 @@ func (r *run) check(chain []vectors.Authorizer) *vectors.Want {
 	w := &vectors.Want{Asked: []string{}, AskedLater: []string{}, EvaluatedBy: []string{}, ConditionsChain: []string{}}
 	links, rest := r.authorize(chain, w)
 	w.ConditionsChain = r.shown(links, rest, w.Authorized)
-	proceeds := w.Authorized == vectors.Allow || w.Authorized == vectors.ConditionalAllow && supports(&r.m.Request)
+	proceeds := w.Authorized == vectors.Allow ||
+		w.Authorized == vectors.ConditionalAllow && supports(&r.m.Request)
 	w.Proceeds = &proceeds
 
 	admitted, failed := proceeds, false

@@ -77,7 +77,9 @@ func TestLoad(t *testing.T) {
 		{"unknown attribute", "policies:\n- id: a\n  effect: Allow\n  expression: request.user == \"x\"\n", "undeclared reference"},
 	} {
 		_, err := Load("f.yaml", []byte(c.text))
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil ||
+			c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {

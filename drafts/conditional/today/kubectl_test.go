@@ -85,7 +85,8 @@ func TestCanI(t *testing.T) {
 			out, code := canI(t, kubeconfig, step.user, step.about...)
 			t.Logf("kubectl auth can-i %s: %s", strings.Join(step.about, " "), out)
 			isList := step.about[0] == "--list"
-			isRight := out == step.out || isList && strings.Contains(out, step.out) && !strings.Contains(out, "configmaps")
+			isRight := out == step.out ||
+				isList && strings.Contains(out, step.out) && !strings.Contains(out, "configmaps")
 			if !isRight || code != step.code {
 				t.Errorf("it prints %q and exits with %d, want %q and %d", out, code, step.out, step.code)
 			}

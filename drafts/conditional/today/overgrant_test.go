@@ -32,7 +32,8 @@ func (t Today) Review(spec vectors.SubjectAccessReviewSpec) vectors.SubjectAcces
 	switch {
 	case len(d.Conditions) == 0:
 		return concrete(d.Concrete, d.Reason, d.Err)
-	case d.CanBecomeAllowed() && (t.Careless || isVisible(spec.ResourceAttributes)):
+	case d.CanBecomeAllowed() &&
+		(t.Careless || isVisible(spec.ResourceAttributes)):
 		return concrete(vectors.Allow, "over-granted: admission decides", d.Err)
 	}
 	return concrete(vectors.NoOpinion, "admission decides", d.Err)

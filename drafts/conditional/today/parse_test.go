@@ -29,7 +29,9 @@ func TestParseCase(t *testing.T) {
 		{"a review without its answer", "code: 403", "code: 403, review: {verb: get}", "go together"},
 	} {
 		_, err := ParseCase("cases/c.yaml", []byte(strings.Replace(goodCase, c.from, c.to, 1)))
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil ||
+			c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -177,7 +177,8 @@ func (e evaluator) allows(ctx context.Context, name, text string, data vectors.C
 	if err != nil {
 		return false, err
 	}
-	if response == nil || response.Allowed && response.Denied {
+	if response == nil ||
+		response.Allowed && response.Denied {
 		return false, errors.New("the response is not valid")
 	}
 	return response.Allowed, nil

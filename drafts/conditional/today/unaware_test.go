@@ -250,7 +250,8 @@ func TestNamesAreUnknown(t *testing.T) {
 			switch {
 			case step.refused == "" && err != nil:
 				t.Errorf("control: %v", err)
-			case step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)):
+			case step.refused != "" &&
+				(err == nil || !strings.Contains(err.Error(), step.refused)):
 				t.Errorf("want a refusal that names %s, got %v", step.refused, err)
 			}
 		})

@@ -33,9 +33,11 @@ func TestParse(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			vs, err := Parse("x.vector.yaml", []byte(c.text))
 			switch {
-			case c.want == "" && (err != nil || len(vs) != 1 || vs[0].ID != "x"):
+			case c.want == "" &&
+				(err != nil || len(vs) != 1 || vs[0].ID != "x"):
 				t.Fatalf("got %v, %v", vs, err)
-			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			case c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Fatalf("got %v, want %s", err, c.want)
 			}
 		})

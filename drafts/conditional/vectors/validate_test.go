@@ -52,7 +52,9 @@ func TestValidate(t *testing.T) {
 		{"too many", chain(many...), Optimized, "129 conditions"},
 	} {
 		err := rules.Validate(c.s, c.asked)
-		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+		if c.wrong == "" && err != nil ||
+			c.wrong != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.wrong)
 		}
 	}

@@ -227,7 +227,8 @@ func TestAsked(t *testing.T) {
 		`[]`:                                "the body is not a review in JSON",
 	} {
 		s, err := Merged.DecodeAccess([]byte(body))
-		if got := string(s.Mode()); err == nil && got != want || err != nil && err.Error() != want {
+		if got := string(s.Mode()); err == nil && got != want ||
+			err != nil && err.Error() != want {
 			t.Errorf("%s: %q, %v, want %q", body, got, err, want)
 		}
 	}

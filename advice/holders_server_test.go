@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle"
@@ -33,15 +31,7 @@ func TestHoldersOnServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells, err := matrix.Matrix{
-		Provider:   "local",
-		Kubernetes: []string{matrix.Newest()},
-		Gates:      matrix.Gates{scenarios.GateOn},
-		Binaries:   &local.Binaries{Progress: os.Stderr},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := matrixtest.NewestCells(t, scenarios.GateOn)
 	r := rand.New(rand.NewPCG(45, 2)) // with this seed, each mode is allowed to somebody
 	objects := world(t, generated(r, 25, 40))
 	holders, _ := advice.Holders(objects)

@@ -12,9 +12,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
-	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/recorder"
 	"github.com/authzconf/authzconf/reports/record"
@@ -86,15 +85,7 @@ func start(t *testing.T, l net.Listener) *conformance.Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{
-		Provider:   "local",
-		Kubernetes: []string{matrix.Newest()},
-		Gates:      matrix.Gates{scenarios.GateDefault},
-		Binaries:   &local.Binaries{},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := matrixtest.NewestCells(t, scenarios.GateDefault)
 	cells[0].Recorder = recorder.Options{Listener: l}
 	plan, err := conformance.PlanCells(set, cells, conformance.Selection{})
 	if err != nil {

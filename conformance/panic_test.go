@@ -5,9 +5,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
-	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/reports/record"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
@@ -38,15 +37,7 @@ func TestPanic(t *testing.T) {
 	}
 	broken, _ := set.Get("broken")
 	broken.Steps[0].Expect = nil // which the loader would have refused
-	cells, err := matrix.Matrix{
-		Provider:   "local",
-		Kubernetes: []string{matrix.Newest()},
-		Gates:      matrix.Gates{scenarios.GateDefault},
-		Binaries:   &local.Binaries{},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := matrixtest.NewestCells(t, scenarios.GateDefault)
 	plan, err := conformance.PlanCells(set, cells, conformance.Selection{})
 	if err != nil {
 		t.Fatal(err)

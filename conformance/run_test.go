@@ -6,9 +6,8 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
-	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
@@ -23,15 +22,7 @@ func planOf(t *testing.T, gate scenarios.Gate, files fstest.MapFS) *conformance.
 	if texts.Set, err = scenarios.Load(texts.Scenarios, texts.Fixtures); err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{
-		Provider:   "local",
-		Kubernetes: []string{matrix.Newest()},
-		Gates:      matrix.Gates{gate},
-		Binaries:   &local.Binaries{},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := matrixtest.NewestCells(t, gate)
 	return conformance.NewPlan(conformance.PlanOptions{Texts: texts, Cells: cells, Seed: 1})
 }
 

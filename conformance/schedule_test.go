@@ -8,9 +8,9 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/authzconf/authzconf/clusters/local"
 	"github.com/authzconf/authzconf/conformance"
 	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/internal/usage"
@@ -30,15 +30,7 @@ func queued(t *testing.T, observer product.Observer, change func(i int, o *serve
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := matrix.Matrix{
-		Provider:   "local",
-		Kubernetes: []string{matrix.Newest()},
-		Gates:      matrix.Gates{matrix.GateAll},
-		Binaries:   &local.Binaries{},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := matrixtest.NewestCells(t, matrix.GateAll)
 	for i := range cells {
 		change(i, &cells[i])
 	}

@@ -2,15 +2,13 @@ package verification
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/authzconf/authzconf/advice"
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/engine/replay"
 	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/oracle"
@@ -34,15 +32,7 @@ func TestInstead(t *testing.T) {
 		t.Skip("starts control planes")
 	}
 	ctx := context.Background()
-	cells, err := matrix.Matrix{
-		Provider:   "local",
-		Kubernetes: []string{matrix.Newest()},
-		Gates:      matrix.Gates{scenarios.GateOn},
-		Binaries:   &local.Binaries{Progress: os.Stderr},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := matrixtest.NewestCells(t, scenarios.GateOn)
 	summary, err := advice.NewSummary(advice.Options{})
 	if err != nil {
 		t.Fatal(err)

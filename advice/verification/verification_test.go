@@ -2,7 +2,6 @@ package verification_test
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,8 +11,7 @@ import (
 
 	"github.com/authzconf/authzconf/advice"
 	"github.com/authzconf/authzconf/advice/verification"
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/scenarios"
 )
 
@@ -23,15 +21,7 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells, err := matrix.Matrix{
-		Provider:   "local",
-		Kubernetes: []string{matrix.Newest()},
-		Gates:      matrix.Gates{scenarios.GateOn},
-		Binaries:   &local.Binaries{Progress: os.Stderr},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := matrixtest.NewestCells(t, scenarios.GateOn)
 	summary, err := advice.NewSummary(advice.Options{})
 	if err != nil {
 		t.Fatal(err)

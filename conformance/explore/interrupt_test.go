@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/authzconf/authzconf/ci/sample"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/engine/product"
 	"github.com/authzconf/authzconf/reports"
+	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
 
@@ -19,7 +21,7 @@ func TestInterruptedSearch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells := newestWithGate(t)
+	cells := matrixtest.NewestCells(t, scenarios.GateOn)
 	options := Options{Cells: cells, Cases: 120, Seed: 3, tamper: expectAnotherGroup}
 	p := NewPlan(options).(*plan)
 	ctx, interrupt := context.WithCancel(context.Background())

@@ -9,30 +9,13 @@ import (
 	"testing/fstest"
 
 	"github.com/authzconf/authzconf/ci/sample"
-	"github.com/authzconf/authzconf/clusters/local"
-	"github.com/authzconf/authzconf/conformance/matrix"
+	"github.com/authzconf/authzconf/conformance/matrix/matrixtest"
 	"github.com/authzconf/authzconf/engine/product"
-	"github.com/authzconf/authzconf/engine/server"
 	"github.com/authzconf/authzconf/fixtures"
 	"github.com/authzconf/authzconf/reports"
 	"github.com/authzconf/authzconf/scenarios"
 	"github.com/authzconf/authzconf/verdicts"
 )
-
-// newestWithGate returns a cell of the newest version with the gate on.
-func newestWithGate(t *testing.T) []server.Options {
-	t.Helper()
-	cells, err := matrix.Matrix{
-		Provider:   "local",
-		Kubernetes: []string{matrix.Newest()},
-		Gates:      matrix.Gates{scenarios.GateOn},
-		Binaries:   &local.Binaries{Progress: os.Stderr},
-	}.Cells()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cells
-}
 
 // TestWrongModel has a model that is wrong about one group: explore has to find
 // it, to leave nothing else in the case, and to print a file that loads.
@@ -41,7 +24,7 @@ func TestWrongModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells := newestWithGate(t)
+	cells := matrixtest.NewestCells(t, scenarios.GateOn)
 	p := NewPlan(Options{Cells: cells, Cases: 120, Seed: 3, tamper: expectAnotherGroup}).(*plan)
 	made, err := execute(t, p)
 	if err != nil {

@@ -41,23 +41,14 @@ var Merged = &Revision{
 // mergedAnswer is the form of a status, and of a response, which have the same fields.
 var mergedAnswer = shaped(func(s vectors.SubjectAccessReviewStatus) (mergedStatus, error) {
 	chain, err := toMerged(s.ConditionsChain)
-	return mergedStatus{s.Allowed, s.Denied, s.Reason, s.EvaluationError, chain}, err
+	return mergedStatus{plainStatusOf(s), chain}, err
 }, func(w mergedStatus) (vectors.SubjectAccessReviewStatus, error) {
 	chain, err := fromMerged(w.ConditionSetChain)
-	return vectors.SubjectAccessReviewStatus{
-		Allowed:         w.Allowed,
-		Denied:          w.Denied,
-		Reason:          w.Reason,
-		EvaluationError: w.EvaluationError,
-		ConditionsChain: chain,
-	}, err
+	return w.withConditions(chain), err
 })
 
 type mergedStatus struct {
-	Allowed           bool        `json:"allowed"`
-	Denied            bool        `json:"denied,omitempty"`
-	Reason            string      `json:"reason,omitempty"`
-	EvaluationError   string      `json:"evaluationError,omitempty"`
+	plainStatus
 	ConditionSetChain []mergedSet `json:"conditionSetChain,omitempty"`
 }
 

@@ -30,16 +30,10 @@ var Upstream = &Revision{
 	spec:  shaped(toUpstreamSpec, fromUpstreamSpec),
 	status: shaped(func(s vectors.SubjectAccessReviewStatus) (upstreamStatus, error) {
 		d, err := toDecision(s.ConditionsChain)
-		return upstreamStatus{s.Allowed, s.Denied, s.Reason, s.EvaluationError, d}, err
+		return upstreamStatus{plainStatusOf(s), d}, err
 	}, func(w upstreamStatus) (vectors.SubjectAccessReviewStatus, error) {
 		chain, err := w.ConditionalDecision.chain()
-		return vectors.SubjectAccessReviewStatus{
-			Allowed:         w.Allowed,
-			Denied:          w.Denied,
-			Reason:          w.Reason,
-			EvaluationError: w.EvaluationError,
-			ConditionsChain: chain,
-		}, err
+		return w.withConditions(chain), err
 	}),
 	request:  shaped(toUpstreamRequest, fromUpstreamRequest),
 	response: shaped(toUpstreamResponse, fromUpstreamResponse),
@@ -95,10 +89,7 @@ func fromUpstreamSpec(w upstreamSpec) (vectors.SubjectAccessReviewSpec, error) {
 }
 
 type upstreamStatus struct {
-	Allowed             bool      `json:"allowed"`
-	Denied              bool      `json:"denied,omitempty"`
-	Reason              string    `json:"reason,omitempty"`
-	EvaluationError     string    `json:"evaluationError,omitempty"`
+	plainStatus
 	ConditionalDecision *decision `json:"conditionalDecision,omitempty"`
 }
 

@@ -161,6 +161,30 @@ func shaped[T, W any](write func(T) (W, error), read func(W) (T, error)) form[T]
 
 func same[T any](t T) (T, error) { return t, nil }
 
+// plainStatus has the fields of a status that every revision has: those without conditions.
+type plainStatus struct {
+	Allowed         bool   `json:"allowed"`
+	Denied          bool   `json:"denied,omitempty"`
+	Reason          string `json:"reason,omitempty"`
+	EvaluationError string `json:"evaluationError,omitempty"`
+}
+
+// plainStatusOf returns a status without its conditions.
+func plainStatusOf(s vectors.SubjectAccessReviewStatus) plainStatus {
+	return plainStatus{Allowed: s.Allowed, Denied: s.Denied, Reason: s.Reason, EvaluationError: s.EvaluationError}
+}
+
+// withConditions returns the status with conditions.
+func (s plainStatus) withConditions(chain []vectors.ConditionSet) vectors.SubjectAccessReviewStatus {
+	return vectors.SubjectAccessReviewStatus{
+		Allowed:         s.Allowed,
+		Denied:          s.Denied,
+		Reason:          s.Reason,
+		EvaluationError: s.EvaluationError,
+		ConditionsChain: chain,
+	}
+}
+
 // modeSpec is the form of a spec in which a client asks for conditions by a mode.
 var modeSpec = shaped(same[vectors.SubjectAccessReviewSpec], same[vectors.SubjectAccessReviewSpec])
 

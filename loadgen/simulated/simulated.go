@@ -88,14 +88,8 @@ type maker struct {
 
 // pair makes a pair of the comparison "gate". Every second one begins with B.
 func (m maker) pair(number int, shared float64) []run.Block {
-	a := run.Block{Pair: number, Uses: []run.Use{{Comparison: "gate", Role: "A"}}, Variant: "legacy", Server: "gate-off", Agents: m.Agents}
-	b := run.Block{
-		Pair:    number,
-		Uses:    []run.Use{{Comparison: "gate", Role: "B"}},
-		Variant: "associated-node",
-		Server:  "gate-on",
-		Agents:  m.Agents,
-	}
+	a := m.block(number, run.Use{Comparison: "gate", Role: "A"}, "legacy", "gate-off")
+	b := m.block(number, run.Use{Comparison: "gate", Role: "B"}, "associated-node", "gate-on")
 	m.place(&a, m.Pairs, shared, 0)
 	m.place(&b, m.Pairs, shared, m.Effect)
 	if number%2 == 1 {
@@ -106,23 +100,16 @@ func (m maker) pair(number int, shared float64) []run.Block {
 
 // samePair makes a pair of the A/A comparison "same".
 func (m maker) samePair(number int, shared float64) []run.Block {
-	a := run.Block{
-		Pair:    number,
-		Uses:    []run.Use{{Comparison: "same", Role: "A", AA: true}},
-		Variant: "legacy",
-		Server:  "gate-off",
-		Agents:  m.Agents,
-	}
-	b := run.Block{
-		Pair:    number,
-		Uses:    []run.Use{{Comparison: "same", Role: "B", AA: true}},
-		Variant: "legacy",
-		Server:  "gate-off-2",
-		Agents:  m.Agents,
-	}
+	a := m.block(number, run.Use{Comparison: "same", Role: "A", AA: true}, "legacy", "gate-off")
+	b := m.block(number, run.Use{Comparison: "same", Role: "B", AA: true}, "legacy", "gate-off-2")
 	m.place(&a, m.AAPairs, shared, 0)
 	m.place(&b, m.AAPairs, shared, m.AAEffect)
 	return []run.Block{a, b}
+}
+
+// block makes a block of a pair that is not filled yet.
+func (m maker) block(number int, use run.Use, variant, server string) run.Block {
+	return run.Block{Pair: number, Uses: []run.Use{use}, Variant: variant, Server: server, Agents: m.Agents}
 }
 
 // place puts a block into its start of the servers, and fills it.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -193,20 +192,7 @@ func TestCauses(t *testing.T) {
 		for _, c := range f.Cause {
 			module, file, _ := strings.Cut(c.File, "/")
 			if _, known := folders[module]; !known {
-				list := exec.CommandContext(
-					t.Context(),
-					"go",
-					"list",
-					"-mod=mod",
-					"-modfile=clusters/local/versions/kubernetes-1.37.mod",
-					"-m",
-					"-f",
-					"{{.Dir}}",
-					"k8s.io/"+module,
-				)
-				list.Dir = "../.."
-				out, _ := list.Output()
-				folders[module] = strings.TrimSpace(string(out))
+				folders[module], _ = listModule(t, "{{.Dir}}", module)
 			}
 			text, err := os.ReadFile(filepath.Join(folders[module], file))
 			if folders[module] == "" || err != nil {

@@ -140,23 +140,22 @@ func (r newerRelease) checkCode(t *testing.T, id, got string) {
 // pinnedVersion returns the version from which kube-apiserver of the newest minor is built.
 func pinnedVersion(t *testing.T) string {
 	t.Helper()
-	list := exec.CommandContext(
-		t.Context(),
-		"go",
-		"list",
-		"-mod=mod",
-		"-modfile=clusters/local/versions/kubernetes-1.37.mod",
-		"-m",
-		"-f",
-		"{{.Version}}",
-		"k8s.io/kubernetes",
-	)
-	list.Dir = "../.."
-	out, err := list.Output()
+	version, err := listModule(t, "{{.Version}}", "kubernetes")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
+	return strings.TrimPrefix(version, "v")
+}
+
+// listModule returns what `go list` prints, in a format, of a module of k8s.io that kube-apiserver of the newest minor is
+// built from.
+func listModule(t *testing.T, format, module string) (string, error) {
+	t.Helper()
+	const modfile = "-modfile=clusters/local/versions/kubernetes-1.37.mod"
+	list := exec.CommandContext(t.Context(), "go", "list", "-mod=mod", modfile, "-m", "-f", format, "k8s.io/"+module)
+	list.Dir = "../.."
+	out, err := list.Output()
+	return strings.TrimSpace(string(out)), err
 }
 
 // modules are the modules of a version of Kubernetes that have been opened so far. A module that cannot be downloaded

@@ -43,7 +43,7 @@ type Cluster struct {
 	client         *kubernetes.Clientset
 	context        string
 	run            string
-	mayHaveObjects atomic.Bool // something, perhaps
+	mayHaveObjects atomic.Bool // set by the first request that may have created something
 }
 
 // Open reads a kubeconfig file, and uses its current context unless another one is named. run labels what is created in

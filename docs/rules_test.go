@@ -46,8 +46,10 @@ func TestRules(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s |\n", r.link(), escapeCell(r.demand))
 	}
 	b.WriteString("\n## Deputies\n\n| rule | what it demands |\n|---|---|\n")
-	for _, r := range readRules(t, "deputy").rules {
-		fmt.Fprintf(&b, "| %s | %s |\n", r.link(), escapeCell(r.demand))
+	for _, folder := range []string{"deputy", "deputy/dashboard"} {
+		for _, r := range readRules(t, folder).rules {
+			fmt.Fprintf(&b, "| %s | %s |\n", r.link(), escapeCell(r.demand))
+		}
 	}
 	b.WriteString("\n## Authorizers\n\n")
 	b.WriteString(renderReasons(t, set))

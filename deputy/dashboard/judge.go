@@ -248,7 +248,8 @@ func (j *Judge) arrivalsOf(n int) []arrival {
 	})
 }
 
-// JudgeRequest compares what arrived for the n-th request with what had to arrive.
+// JudgeRequest demands that the dashboard answers with the code that the file names, if it names one. It also applies the
+// rules about what arrived for the n-th request.
 func (j *Judge) JudgeRequest(n int) *Findings {
 	out, r, sent := &Findings{}, j.file.Requests[n], j.evidence.Sent[n]
 	if j.unknown != "" {
@@ -274,7 +275,8 @@ func (j *Judge) JudgeRequest(n int) *Findings {
 	return out
 }
 
-// judgeWanted judges what arrived for a request that had to arrive.
+// judgeWanted demands that each request that has to arrive does. One that is to be refused may stay away if an access
+// review asked about it.
 func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answer string) {
 	r := j.file.Requests[n]
 	arrivals := seq.Filter(j.windows[n], func(a arrival) bool { return a.fits(want) })
@@ -291,7 +293,7 @@ func (j *Judge) judgeWanted(out *Findings, n int, want Attributes, answer string
 	}
 }
 
-// judgeAskedAction judges whether a page asked about the actions that its buttons offer.
+// judgeAskedAction demands that an access review, as the person, asks about each action that the buttons of a page offer.
 func (j *Judge) judgeAskedAction(out *Findings, n int, want Attributes) {
 	r := j.file.Requests[n]
 	kind, until := cmp.Or(r.Review, AccessReview), j.fences[want.Cluster][n+1]
@@ -311,7 +313,8 @@ func (j *Judge) judgeAskedAction(out *Findings, n int, want Attributes) {
 	}
 }
 
-// judgeArrival judges a request that had to arrive and did.
+// judgeArrival demands that the API server refuses what the file says is refused, and nothing else. It also applies the
+// rules about the user and about the review before it.
 func (j *Judge) judgeArrival(out *Findings, r Request, want Attributes, a arrival) {
 	if why := j.checkUser(r, a); why != "" {
 		out.fail(r.Name, want.String()+" as "+r.As, "it was made %s", why)
@@ -349,8 +352,8 @@ func (a arrival) describe() string {
 	return fmt.Sprintf("%s as %s", a.Attributes, a.user.Username)
 }
 
-// checkUser returns as whom a request was made, if that is wrong. It must have been made as the person, with the groups
-// that --identity gives.
+// checkUser demands that a request is made as the person, with the groups that --identity gives, and in system:masters
+// only if it gives that group. It returns as whom the request was made, if that is wrong.
 func (j *Judge) checkUser(r Request, a arrival) string {
 	switch {
 	case a.isByDashboard:
@@ -370,8 +373,8 @@ func (j *Judge) checkUser(r Request, a arrival) string {
 	return ""
 }
 
-// judgeUnrequested judges a request that arrived without having to. It counts reads as the person, discovery, and what
-// the dashboard may do under its own account. Anything else is a failure.
+// judgeUnrequested demands that nothing else arrives than reads as the person, discovery, and what the dashboard may do
+// under its own account. It counts these.
 func (j *Judge) judgeUnrequested(out *Findings, r Request, a arrival) {
 	isOwn := a.isByDashboard && slices.ContainsFunc(j.file.Own, func(allowance Attributes) bool { return allowance.covers(a.Attributes) })
 	isDiscovery := a.Resource == "" && !a.writesByMethod()

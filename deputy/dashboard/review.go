@@ -118,8 +118,9 @@ func (j *Judge) isAskedElsewhere(a Attributes, kind ReviewKind) bool {
 	})
 }
 
-// checkReview returns what is wrong with the review that a request needs, or "" if nothing is. before is when the
-// request arrived, or until when it could have arrived.
+// checkReview demands that an access review, as the person, asks about a request before it arrives, and that the request
+// is not sent after a no unless it is to be refused. before is when the request arrived, or until when it could have
+// arrived. It returns what is wrong, or "".
 func (j *Judge) checkReview(out *Findings, r Request, a Attributes, before time.Time) string {
 	kind := r.ReviewOf(a)
 	if kind == NoReview {
@@ -139,7 +140,7 @@ func (j *Judge) checkReview(out *Findings, r Request, a Attributes, before time.
 	return ""
 }
 
-// checkAge returns a text if the answer of a review is older than it may be.
+// checkAge demands that the answer of a review is no older than the file's reviewsWithin. It returns what is wrong, or "".
 func (j *Judge) checkAge(got review, before time.Time) string {
 	age := before.Sub(got.answeredAt)
 	if j.file.ReviewsWithin > 0 && age > j.file.ReviewsWithin {

@@ -176,7 +176,8 @@ func (r TrailRow) String() string {
 	return fmt.Sprintf("line %d: %s: %s", r.Line, cmp.Or(r.Actor, "nobody"), strings.Join(words, " "))
 }
 
-// JudgeTrail compares the dashboard's own audit trail with what arrived, row by row.
+// JudgeTrail demands that each row of the dashboard's own audit trail that names one of the people is about a request
+// that was sent. It also applies the rule about the rows of each request.
 func (j *Judge) JudgeTrail() *Findings {
 	out := &Findings{}
 	isClaimed := map[int]bool{}
@@ -217,7 +218,8 @@ func (j *Judge) rowsOf(n int) []TrailRow {
 	})
 }
 
-// compareRows compares the rows of the n-th request with what arrived.
+// compareRows demands that a request that writes has one row in the trail, or as many as the file says, and that each row
+// names the person who arrived, the cluster, and the verb, resource, namespace and name of the request.
 func (j *Judge) compareRows(out *Findings, n int, r Request, rows []TrailRow) {
 	want := r.expectRow()
 	if len(rows) != want.Count && r.needsRow() {

@@ -9,12 +9,10 @@ import (
 	"maps"
 	"reflect"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +21,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -57,16 +56,10 @@ type document struct {
 
 // ReadRBAC reads the roles and bindings of a file of manifests, YAML or JSON, Lists too. leftOut counts other objects.
 func ReadRBAC(file string, raw []byte) (objects []map[string]any, leftOut map[string]int, err error) {
-	documents := splitDocuments(raw)
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range documents {
-		group.Go(func() error {
-			documents[i].err = documents[i].read()
-			return nil
-		})
-	}
-	_ = group.Wait() // the returned error is that of the first wrong document
+	documents := seq.MapInParallel(splitDocuments(raw), func(d document) document {
+		d.err = d.read()
+		return d
+	})
 	leftOut = map[string]int{}
 	for _, d := range documents {
 		if d.err != nil {

@@ -35,6 +35,7 @@ const (
 type client struct {
 	*Webhook
 	http        *http.Client
+	address     string       // the webhook's URL as client-go requests it
 	connections atomic.Int64 // how many connections were opened
 	lag         *lagMeter    // measures what the harness itself needs; nil if that is not measured
 }
@@ -53,6 +54,10 @@ func (w *Webhook) newClientOver(http1 bool, dial func(ctx context.Context, netwo
 		MaxIdleConnsPerHost: 2 * streamCount, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		Protocols: new(http.Protocols),
 	}
+	address, err := w.address()
+	if err != nil {
+		return nil, err
+	}
 	t.TLSClientConfig.VerifyConnection = w.certificates.record
 	t.Protocols.SetHTTP1(true)
 	t.Protocols.SetHTTP2(!http1)
@@ -60,7 +65,7 @@ func (w *Webhook) newClientOver(http1 bool, dial func(ctx context.Context, netwo
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of the kubeconfig: %s", firstLine(err))
 	}
-	return &client{Webhook: w, http: &http.Client{
+	return &client{Webhook: w, address: address, http: &http.Client{
 		Transport: authenticated,
 		// The client of an API server does not follow redirects to a good end either.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -70,17 +75,21 @@ func (w *Webhook) newClientOver(http1 bool, dial func(ctx context.Context, netwo
 // close closes the connections that are not in use.
 func (c *client) close() { c.http.CloseIdleConnections() }
 
+// address returns the address of reviews. It is what client-go makes of the kubeconfig's: it has the timeout, and leaves
+// out the rest of the query.
+func (w *Webhook) address() (string, error) {
+	base, err := url.Parse(w.url)
+	if err != nil {
+		return "", err
+	}
+	return rest.NewRequestWithClient(base, "", rest.ClientContentConfig{}, &http.Client{Timeout: w.Timeout}).URL().String(), nil
+}
+
 // request makes the same request that an API server sends to a webhook, so that a webhook cannot tell them apart. The
-// address is what client-go makes of it: it has the timeout, and leaves out the rest of the kubeconfig's query. The
 // User-Agent is Go's own, because NewGenericWebhook in k8s.io/apiserver/pkg/util/webhook sets none
 // (testdata/request.txt).
 func (c *client) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
-	base, err := url.Parse(c.url)
-	if err != nil {
-		return nil, err
-	}
-	address := rest.NewRequestWithClient(base, "", rest.ClientContentConfig{}, &http.Client{Timeout: c.Timeout}).URL()
-	req, err := http.NewRequestWithContext(ctx, method, address.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, c.address, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +106,8 @@ type reply struct {
 	wasIdle        bool // nothing had been sent over the connection for a while
 }
 
-// send sends a request, and returns what came back. A request that belongs to a wave is held back until the wave opens.
-func (c *client) send(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
+// post sends a request, and returns what came back. A request that belongs to a wave is held back until the wave opens.
+func (c *client) post(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
 	limit := c.Timeout
 	if held != nil {
 		limit += gatherTimeout + flushTimeout
@@ -154,17 +163,38 @@ func (c *client) ask(ctx context.Context, check string, v Question) Answer {
 
 // askHeld asks a question as a part of a wave, or by itself if held is nil.
 func (c *client) askHeld(ctx context.Context, check string, v Question, held *heldRequest) Answer {
+	return c.send(ctx, check, v, held).read()
+}
+
+// unreadAnswer is an answer to a question with a body that was not read yet.
+type unreadAnswer struct {
+	question Question
+	answer   Answer
+	body     []byte
+}
+
+// read returns the answer with what its body says.
+func (u unreadAnswer) read() Answer {
+	a := u.answer
+	if a.Fault == "" {
+		a.keepBody(u.body, u.question)
+	}
+	return a
+}
+
+// send asks a question as a part of a wave, or by itself if held is nil, and leaves the body of the answer to be read.
+func (c *client) send(ctx context.Context, check string, v Question, held *heldRequest) unreadAnswer {
 	a := Answer{Check: check, Vector: v.ID}
 	body, err := v.body()
 	if err != nil {
 		a.Fault = "harness"
-		return a
+		return unreadAnswer{question: v, answer: a}
 	}
 	if v.Form != literal {
 		body = append(body, '\n') // the API server's encoder ends an object so
 	}
 	began := time.Now()
-	r := c.send(ctx, cmp.Or(v.Method, http.MethodPost), body, held)
+	r := c.post(ctx, cmp.Or(v.Method, http.MethodPost), body, held)
 	if held != nil {
 		if inFlight, since, isSent := held.countAnswer(); isSent {
 			a.InFlight, began = inFlight, since
@@ -173,14 +203,11 @@ func (c *client) askHeld(ctx context.Context, check string, v Question, held *he
 	if r.fault == "closes-the-connection" && r.wasIdle {
 		// A server may close an idle connection at the moment when it is used again. That is not its fault, so the
 		// question is sent once more. If a connection ends otherwise, that is the server's fault.
-		r = c.send(ctx, cmp.Or(v.Method, http.MethodPost), body, nil)
+		r = c.post(ctx, cmp.Or(v.Method, http.MethodPost), body, nil)
 	}
 	a.Millis, a.HTTP, a.Protocol, a.Fault = time.Since(began).Milliseconds(), r.code, r.protocol, r.fault
 	a.AtMs, a.HarnessMs = c.lag.measure(began, time.Now())
-	if a.Fault == "" {
-		a.keepBody(r.body, v)
-	}
-	return a
+	return unreadAnswer{question: v, answer: a, body: r.body}
 }
 
 // Poster posts to a webhook over connections that stay open.
@@ -197,7 +224,7 @@ func (p *Poster) Close() { p.client.close() }
 
 // Post posts JSON as API servers do. A fault is what went wrong on the way, by the name that certification has for it.
 func (p *Poster) Post(ctx context.Context, body []byte) (code int, answer []byte, fault string) {
-	r := p.client.send(ctx, http.MethodPost, body, nil)
+	r := p.client.post(ctx, http.MethodPost, body, nil)
 	return r.code, r.body, r.fault
 }
 

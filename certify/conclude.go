@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // Judge returns what the answers show. It returns an error if an answer belongs to no planned question.
@@ -40,14 +42,13 @@ func (b *Plan) Judge(answers []Answer) (*Certification, error) {
 
 // readBodiesAgain returns the answers with only what their bodies say.
 func (b *Plan) readBodiesAgain(answers []Answer) []Answer {
-	out := slices.Clone(answers)
-	for i, a := range out {
+	return seq.MapInParallel(answers, func(a Answer) Answer {
 		hasBody := a.Stage == nil && a.ClusterObservation == nil
 		if v, isKnown := b.findQuestion(a.Vector); isKnown && hasBody {
-			out[i] = a.readBodyAgain(v)
+			return a.readBodyAgain(v)
 		}
-	}
-	return out
+		return a
+	})
 }
 
 // withoutControls returns the answers without those of the reference.

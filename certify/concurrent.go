@@ -119,7 +119,7 @@ func (r *runner) connect(ctx context.Context, f concurrentCheck, conns *heldConn
 			if err != nil {
 				return nil, err
 			}
-			c.send(ctx, http.MethodPost, body, nil)
+			c.post(ctx, http.MethodPost, body, nil)
 		}
 	}
 	return clients, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -31,6 +32,8 @@ const (
 	concurrentReviews = 1000
 	driftReviews      = 10_500
 	parallelAskers    = 8
+	// maxUnread is how many answers may wait to be read while further questions are asked.
+	maxUnread = 32
 )
 
 // Options say what is certified, and how.
@@ -191,19 +194,41 @@ func (r *runner) askDirect(ctx context.Context) {
 	r.Step(retryCheck, func() { r.askInOrder(ctx, r.client, retryCheck, r.suspects) })
 }
 
-// askInOrder asks one question after the other. It reports whether it makes sense to go on.
+// askInOrder asks one question after the other, and reads each answer while the next question is under way. It reports
+// whether it makes sense to go on. Answers after the one that ended the run are not kept.
 func (r *runner) askInOrder(ctx context.Context, c *client, check string, questions []Question) bool {
-	for _, v := range questions {
-		a := c.ask(ctx, check, v)
-		if ctx.Err() != nil {
-			return false // the answer would show our interruption
+	unread := make(chan unreadAnswer, maxUnread)
+	var reading sync.WaitGroup
+	go func() {
+		for u := range unread {
+			if !r.HasEnded() {
+				a := u.read()
+				r.Answers = append(r.Answers, a)
+				r.Continue(a.undecidedReason())
+			}
+			reading.Done()
 		}
-		r.Answers = append(r.Answers, a)
-		if !r.Continue(a.undecidedReason()) {
-			return false
+	}()
+	for _, v := range questions {
+		u := c.send(ctx, check, v, nil)
+		if ctx.Err() != nil {
+			break // the answer would show our interruption
+		}
+		reading.Add(1)
+		unread <- u
+		if u.answer.Fault != "" {
+			reading.Wait() // the fault may end the run, and the next question could take as long as this one
+		}
+		if r.HasEnded() {
+			break
 		}
 	}
-	return true
+	close(unread)
+	reading.Wait()
+	if ctx.Err() != nil {
+		return false
+	}
+	return !r.HasEnded()
 }
 
 // askAgain repeats questions in other circumstances, for the levels that are about these. It reports whether it makes

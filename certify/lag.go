@@ -58,8 +58,8 @@ func newLagMeter(ctx context.Context) (*lagMeter, error) {
 	}
 	ctx, end := context.WithCancel(ctx)
 	m := &lagMeter{began: time.Now(), stop: stop, cancel: end, done: make(chan struct{})}
-	c.send(ctx, http.MethodPost, body, nil) // opens the connection, so that this is not measured
-	go m.measureOnSchedule(ctx, func() { c.send(ctx, http.MethodPost, body, nil) }, c.close)
+	c.post(ctx, http.MethodPost, body, nil) // opens the connection, so that this is not measured
+	go m.measureOnSchedule(ctx, func() { c.post(ctx, http.MethodPost, body, nil) }, c.close)
 	return m, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/authzconf/authzconf/fixtures"
+	"github.com/authzconf/authzconf/internal/seq"
 	"github.com/authzconf/authzconf/oracle"
 	"github.com/authzconf/authzconf/scenarios"
 )
@@ -17,15 +18,61 @@ type scenarioReview struct {
 
 // collectReviews returns the reviews that webhooks get in the scenarios, each of them once.
 func collectReviews(bound []*scenarios.Scenario) ([]scenarioReview, error) {
-	c := reviewCollector{seen: map[string]bool{}}
+	var plays []play
 	for _, s := range bound {
 		for _, f := range factsFor(s) {
-			if err := c.collect(s, f); err != nil {
-				return nil, fmt.Errorf("%s: %w", s.ID, err)
-			}
+			plays = append(plays, play{s, f})
 		}
 	}
-	return c.out, nil
+	known := map[string]bool{}
+	var out []scenarioReview
+	for i, played := range seq.MapInParallel(plays, play.reviews) {
+		s := plays[i].scenario
+		if played.err != nil {
+			return nil, fmt.Errorf("%s: %w", s.ID, played.err)
+		}
+		for _, raw := range played.reviews {
+			if known[string(raw)] {
+				continue
+			}
+			known[string(raw)] = true
+			// This is what arrives: JSON cannot have bytes that are not UTF-8.
+			var arrives spec
+			if err := json.Unmarshal(raw, &arrives); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.ID, err)
+			}
+			out = append(out, scenarioReview{arrives, s.ID})
+		}
+	}
+	return out, nil
+}
+
+// play is a scenario on an API server.
+type play struct {
+	scenario *scenarios.Scenario
+	facts    scenarios.Facts
+}
+
+// playedReviews are the reviews that webhooks see in a play, as JSON.
+type playedReviews struct {
+	reviews [][]byte
+	err     error
+}
+
+// reviews returns the reviews that webhooks see in a play.
+func (p play) reviews() (played playedReviews) {
+	predictions, err := oracle.Play(p.scenario, p.facts, fixtures.FS)
+	if err != nil {
+		return playedReviews{err: err}
+	}
+	for _, r := range visibleReviews(predictions) {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return playedReviews{err: err}
+		}
+		played.reviews = append(played.reviews, raw)
+	}
+	return played
 }
 
 // factsFor returns the API servers that a scenario is for.
@@ -46,37 +93,6 @@ func factsFor(s *scenarios.Scenario) (out []scenarios.Facts) {
 		}
 	}
 	return out
-}
-
-// reviewCollector collects reviews, each of them once.
-type reviewCollector struct {
-	seen map[string]bool
-	out  []scenarioReview
-}
-
-// collect adds the new reviews that a scenario sends on an API server.
-func (c *reviewCollector) collect(s *scenarios.Scenario, f scenarios.Facts) error {
-	predictions, err := oracle.Play(s, f, fixtures.FS)
-	if err != nil {
-		return err
-	}
-	for _, r := range visibleReviews(predictions) {
-		raw, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		if c.seen[string(raw)] {
-			continue
-		}
-		c.seen[string(raw)] = true
-		// This is what arrives: JSON cannot have bytes that are not UTF-8.
-		var arrives spec
-		if err := json.Unmarshal(raw, &arrives); err != nil {
-			return err
-		}
-		c.out = append(c.out, scenarioReview{arrives, s.ID})
-	}
-	return nil
 }
 
 // visibleReviews returns the reviews of a scenario that webhooks see.

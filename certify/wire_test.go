@@ -144,7 +144,12 @@ func TestRequestAddress(t *testing.T) {
 		"https://a.example/authorize/":     "https://a.example/authorize?timeout=10s",
 		"https://a.example/authorize?x=y":  "https://a.example/authorize?timeout=10s",
 	} {
-		c := &client{Webhook: &Webhook{url: server, Timeout: Timeout}}
+		w := &Webhook{url: server, Timeout: Timeout}
+		address, err := w.address()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &client{Webhook: w, address: address}
 		req, err := c.request(context.Background(), http.MethodPost, []byte("{}"))
 		if err != nil {
 			t.Fatal(err)

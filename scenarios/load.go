@@ -14,13 +14,13 @@ import (
 	"path"
 	"reflect"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/authzconf/authzconf/internal/seq"
 )
 
 // maxFileSize limits the size of a scenario or fixture. Real ones have a few KB, and a wrong path must not fill the
@@ -61,17 +61,7 @@ func newLoader(files, fixtures fs.FS) *loader {
 func (l *loader) loadAll() (_ *Set, notes Errors, _ error) {
 	loading.begin()
 	defer loading.end()
-	paths := l.walk()
-	loaded := make([]*loadedFile, len(paths))
-	var parsing errgroup.Group // uses all processors, because this is most of the cost of every command
-	parsing.SetLimit(runtime.GOMAXPROCS(0))
-	for i, file := range paths {
-		parsing.Go(func() error {
-			loaded[i] = l.load(file)
-			return nil
-		})
-	}
-	_ = parsing.Wait() // the errors of a file are in what it was loaded as
+	loaded := seq.MapInParallel(l.walk(), l.load) // this is most of the cost of every command
 	set := &Set{byID: map[string]*Scenario{}}
 	broken := map[string]bool{}
 	for _, f := range loaded {

@@ -1,7 +1,12 @@
 // Package seq has functions on lists that package slices does not have.
 package seq
 
-import "slices"
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
 
 // Map returns what fn returns for each element of list, in its order; nil for a nil list.
 func Map[T, U any](list []T, fn func(T) U) []U {
@@ -12,6 +17,25 @@ func Map[T, U any](list []T, fn func(T) U) []U {
 	for i, v := range list {
 		out[i] = fn(v)
 	}
+	return out
+}
+
+// MapInParallel does the same as Map, on all processors. fn is called by several goroutines at once.
+func MapInParallel[T, U any](list []T, fn func(T) U) []U {
+	if list == nil {
+		return nil
+	}
+	out := make([]U, len(list))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(list)) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(list)); i = next.Add(1) - 1 {
+				out[i] = fn(list[i])
+			}
+		})
+	}
+	workers.Wait()
 	return out
 }
 

@@ -20,6 +20,22 @@ func TestMap(t *testing.T) {
 	}
 }
 
+func TestMapInParallel(t *testing.T) {
+	numbers := make([]int, 1000)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	for _, list := range [][]int{nil, {}, {7}, numbers} {
+		got, want := MapInParallel(list, strconv.Itoa), Map(list, strconv.Itoa)
+		if !slices.Equal(got, want) {
+			t.Errorf("of %d elements: got %q, want %q", len(list), got, want)
+		}
+		if (got == nil) != (want == nil) {
+			t.Errorf("of %d elements: got nil is %t, want %t", len(list), got == nil, want == nil)
+		}
+	}
+}
+
 func TestFilter(t *testing.T) {
 	list := []int{4, 1, 2, 3}
 	if got := Filter(list, even); !slices.Equal(got, []int{4, 2}) {

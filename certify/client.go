@@ -110,7 +110,7 @@ type reply struct {
 func (c *client) post(ctx context.Context, method string, body []byte, held *heldRequest) (r reply) {
 	limit := c.Timeout
 	if held != nil {
-		limit += gatherTimeout + flushTimeout
+		limit += c.lag.patience(gatherTimeout) + c.lag.patience(flushTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

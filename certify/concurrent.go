@@ -127,7 +127,7 @@ func (r *runner) connect(ctx context.Context, f concurrentCheck, conns *heldConn
 
 // askWave asks questions at the same time, and returns the answers in the order of the questions.
 func (r *runner) askWave(ctx context.Context, check string, clients []*client, conns *heldConns, questions []Question) []Answer {
-	answers, w := make([]Answer, len(questions)), newWave()
+	answers, w := make([]Answer, len(questions)), newWave(r.client.lag)
 	var pending sync.WaitGroup
 	for i, q := range questions {
 		pending.Go(func() { answers[i] = clients[i%len(clients)].askHeld(ctx, check, q, w.newRequest()) })

@@ -21,6 +21,11 @@ const (
 	maxHarnessLag = 500 * time.Millisecond
 	// lagRetention is how long a measurement is kept. No answer takes longer than that.
 	lagRetention = time.Minute
+	// recentLag is how long a measurement says something about what comes next. lagsToWait is how many times as long as
+	// the harness needs for one review it waits for something that takes several steps, and maxPatience limits that.
+	recentLag   = 10 * time.Second
+	lagsToWait  = 20
+	maxPatience = 20 * time.Second
 )
 
 // lagMeter measures what the harness itself needs. On a schedule it asks a stub within the harness over TLS, as it asks
@@ -124,4 +129,28 @@ func (m *lagMeter) measure(from, until time.Time) (at, harness int64) {
 		harness = longest.Milliseconds()
 	}
 	return from.Sub(m.began).Milliseconds(), harness
+}
+
+// patience returns how long to wait for something that is over within a time on a machine with nothing else to do. Where
+// the harness itself was slow lately, that is longer. A nil meter returns the time as it is.
+func (m *lagMeter) patience(d time.Duration) time.Duration {
+	if m == nil {
+		return d
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	longest := time.Duration(0)
+	if !m.due.IsZero() {
+		longest = now.Sub(m.due) // the current measurement
+	}
+	for _, s := range m.samples {
+		if now.Sub(s.end) < recentLag {
+			longest = max(longest, s.end.Sub(s.due))
+		}
+	}
+	if longest < minLag {
+		return d
+	}
+	return d + min(lagsToWait*longest, maxPatience)
 }

@@ -70,6 +70,33 @@ func TestLagMeter(t *testing.T) {
 	}
 }
 
+// TestPatience checks that a busy machine gets more time, up to a limit, and only while it is busy.
+func TestPatience(t *testing.T) {
+	now := time.Now()
+	sample := func(ago, took time.Duration) lagSample { return lagSample{now.Add(-ago - took), now.Add(-ago)} }
+	for name, c := range map[string]struct {
+		due     time.Time
+		samples []lagSample
+		want    time.Duration
+	}{
+		"nothing was slow":            {due: now.Add(time.Minute), want: 2 * time.Second},
+		"nothing was measured":        {want: 2 * time.Second},
+		"a little slow":               {samples: []lagSample{sample(time.Second, 50*time.Millisecond)}, want: 3 * time.Second},
+		"slower before":               {samples: []lagSample{sample(2*time.Second, 300*time.Millisecond), sample(time.Second, 50*time.Millisecond)}, want: 8 * time.Second},
+		"very slow":                   {samples: []lagSample{sample(time.Second, 5*time.Second)}, want: 2*time.Second + maxPatience},
+		"slow a while ago":            {samples: []lagSample{sample(recentLag+time.Second, 5*time.Second)}, want: 2 * time.Second},
+		"not answered for some hours": {due: now.Add(-time.Hour), want: 2*time.Second + maxPatience},
+	} {
+		m := &lagMeter{due: c.due, samples: c.samples}
+		if got := m.patience(2 * time.Second); got != c.want {
+			t.Errorf("%s: %s, expected %s", name, got, c.want)
+		}
+	}
+	if got := (*lagMeter)(nil).patience(time.Second); got != time.Second {
+		t.Errorf("without a meter: %s", got)
+	}
+}
+
 // TestStarvedHarnessIsNotTheAuthorizersFault asks a right authorizer that takes 3.3 s once, while the harness itself stands still.
 func TestStarvedHarnessIsNotTheAuthorizersFault(t *testing.T) {
 	b := plan(t, smallSeed)

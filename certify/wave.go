@@ -13,11 +13,12 @@ import (
 
 const (
 	// gatherTimeout is how long a wave waits until its requests are under way. stallTimeout is how long it waits after
-	// the last one that got so far, because a server may accept fewer at once. On a busy machine a TLS handshake takes
-	// most of a second, and a wave that does not wait for it has too few reviews in flight to show anything.
+	// the last one that got so far, because a server may accept fewer at once. On a busy machine it waits longer
+	// (lagMeter.patience): there a TLS handshake takes most of a second, and a wave that does not wait for it has too few
+	// reviews in flight to show anything.
 	gatherTimeout = 10 * time.Second
 	stallTimeout  = 2 * time.Second
-	// flushTimeout is how long the last bytes may take to be written.
+	// flushTimeout is how long the last bytes may take to be written, on a busy machine longer.
 	flushTimeout = time.Second
 	// glanceInterval is how often a wave looks at its progress.
 	glanceInterval = time.Millisecond
@@ -26,6 +27,8 @@ const (
 // wave is a number of requests that are to be answered at the same time. The body of each lacks its last byte until all
 // requests are under way; then the last bytes are sent together.
 type wave struct {
+	// lag measures what the harness itself needs; nil if that is not measured.
+	lag      *lagMeter
 	released chan struct{}
 	// releasedAt is when the wave opened. It is set before released is closed.
 	releasedAt time.Time
@@ -36,7 +39,7 @@ type wave struct {
 	inFlight atomic.Int64
 }
 
-func newWave() *wave { return &wave{released: make(chan struct{})} }
+func newWave(lag *lagMeter) *wave { return &wave{lag: lag, released: make(chan struct{})} }
 
 // heldRequest is one request of a wave.
 type heldRequest struct {
@@ -141,12 +144,18 @@ func (w *wave) gather(ctx context.Context, n int) {
 		if ready != last {
 			last, changed = ready, time.Now()
 		}
-		isOver := time.Since(changed) > stallTimeout || time.Since(began) > gatherTimeout
+		isOver := w.isOverdue(changed, stallTimeout) || w.isOverdue(began, gatherTimeout)
 		if ready >= int64(n) || isOver {
 			return
 		}
 		time.Sleep(glanceInterval)
 	}
+}
+
+// isOverdue reports whether more time has gone by than something may take on this machine.
+func (w *wave) isOverdue(since time.Time, limit time.Duration) bool {
+	gone := time.Since(since)
+	return gone > limit && gone > w.lag.patience(limit)
 }
 
 // release sends the last bytes of all requests that are held back, together on all connections.
@@ -159,7 +168,7 @@ func (w *wave) release(ctx context.Context, conns *heldConns) {
 	if conns.isEmpty() {
 		return
 	}
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < flushTimeout; time.Sleep(glanceInterval) {
+	for began := time.Now(); ctx.Err() == nil && !w.isOverdue(began, flushTimeout); time.Sleep(glanceInterval) {
 		if w.writtenCount.Load()-writtenBefore >= heldBefore {
 			return
 		}

@@ -89,12 +89,20 @@ func Why(reason string) string {
 	return loadTables().Reasons[reason]
 }
 
+// classes remembers what Class returned, which is needed of every question and every answer.
+var classes sync.Map
+
 // Class returns the class of the relation that a reason is about, or "" if it is about something else.
 func Class(reason string) string {
-	if r := relationOf(reason); r != nil {
-		return r.Class
+	if class, isKnown := classes.Load(reason); isKnown {
+		return class.(string)
 	}
-	return ""
+	class := ""
+	if r := relationOf(reason); r != nil {
+		class = r.Class
+	}
+	classes.Store(reason, class)
+	return class
 }
 
 // relationOf returns the relation that a reason is about, or nil if there is none.

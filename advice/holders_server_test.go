@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,28 +32,41 @@ func TestHoldersOnServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	cells := matrixtest.NewestCells(t, scenarios.GateOn)
 	r := rand.New(rand.NewPCG(45, 2)) // with this seed, each mode is allowed to somebody
 	objects := world(t, generated(r, 25, 40))
 	holders, _ := advice.Holders(objects)
 	says := answersOf(holders)
+	srv := startWithObjects(t, objects)
+	t.Run("access reviews", func(t *testing.T) {
+		allowed := compareReviews(t, srv, says, r)
+		t.Logf("%d allowed, %d not", allowed[true], allowed[false])
+		if allowed[true] < 2_000 || allowed[false] < 2_000 {
+			t.Errorf("too few of a kind: %v", allowed)
+		}
+	})
+	t.Run("impersonated requests", func(t *testing.T) {
+		modes := compareModes(t, srv, says, r)
+		t.Logf("requests by mode: %v", modes)
+		if len(modes) < 1+len(oracle.Modes()) {
+			t.Errorf("too few modes: %v", modes)
+		}
+	})
+}
+
+// startWithObjects starts an API server with these objects, all of which are in force.
+func startWithObjects(t *testing.T, objects []map[string]any) *server.Server {
+	t.Helper()
 	ctx := context.Background()
-	srv, err := server.Start(ctx, cells[0])
+	srv, err := server.Start(ctx, matrixtest.NewestCells(t, scenarios.GateOn)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := srv.Stop(); err != nil {
 			t.Error(err)
 		}
-	}()
-	config := srv.Admin()
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	makeObjects(ctx, t, client, objects)
+	})
+	makeObjects(ctx, t, administrator(t, srv), objects)
 	// Each kind is watched in order, so everything that was created before these objects is in force with them.
 	last, err := scenarios.Manifests("last.yaml", []byte(lastMade))
 	if err != nil {
@@ -65,41 +79,66 @@ func TestHoldersOnServer(t *testing.T) {
 	if _, err := replayer.Provision(ctx, &scenarios.Scenario{ID: "last", Manifests: last}); err != nil {
 		t.Fatal(err)
 	}
+	return srv
+}
+
+// administrator returns a client of an API server that sends as fast as it is asked to.
+func administrator(t *testing.T, srv *server.Server) kubernetes.Interface {
+	t.Helper()
+	config := srv.Admin()
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// compareReviews asks the API server for 20,000 access reviews of what modes ask, and compares them with what the holders
+// say. It returns how many were allowed, and how many were not.
+func compareReviews(t *testing.T, srv *server.Server, says answers, r *rand.Rand) map[bool]int {
+	t.Helper()
+	client := administrator(t, srv)
 	var mu sync.Mutex
-	allowed, modes := map[bool]int{}, map[oracle.Mode]int{}
-	group, ctx := errgroup.WithContext(ctx)
+	allowed := map[bool]int{}
+	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(8)
-	for asked := 0; asked < 20_000; {
+	compare := func(q inquiry, m oracle.Mode, spec authorizationv1.SubjectAccessReviewSpec) error {
+		answer, err := client.AuthorizationV1().
+			SubjectAccessReviews().
+			Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if want := says.allowed(m, spec); answer.Status.Allowed != want {
+			t.Errorf("%s, %s: %+v: the server says %v, the holders %v", q, m, spec, answer.Status.Allowed, want)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		allowed[answer.Status.Allowed]++
+		return nil
+	}
+	for sent := 0; sent < 20_000; {
 		q := inquire(r)
 		for _, m := range oracle.Modes() {
 			parts, _ := checksOf(q, m, true)
-			for _, alternatives := range parts {
-				for _, all := range alternatives {
-					for _, spec := range all {
-						asked++
-						group.Go(func() error {
-							answer, err := client.AuthorizationV1().
-								SubjectAccessReviews().
-								Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-							if err != nil {
-								return err
-							}
-							if want := says.allowed(m, spec); answer.Status.Allowed != want {
-								t.Errorf("%s, %s: %+v: the server says %v, the holders %v", q, m, spec, answer.Status.Allowed, want)
-							}
-							mu.Lock()
-							defer mu.Unlock()
-							allowed[answer.Status.Allowed]++
-							return nil
-						})
-					}
-				}
+			for _, spec := range slices.Concat(slices.Concat(parts...)...) {
+				sent++
+				group.Go(func() error { return compare(q, m, spec) })
 			}
 		}
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	return allowed
+}
+
+// compareModes sends 1,000 impersonated requests, and compares the modes that allow them with what the holders say. It
+// returns how many requests each mode allowed.
+func compareModes(t *testing.T, srv *server.Server, says answers, r *rand.Rand) map[oracle.Mode]int {
+	t.Helper()
+	modes := map[oracle.Mode]int{}
 	for i := range 1_000 {
 		q := inquire(r)
 		// The mode that worked last for a name is tried first. So each question is about a new name, with the groups of
@@ -116,10 +155,7 @@ func TestHoldersOnServer(t *testing.T) {
 		}
 		modes[got]++
 	}
-	t.Logf("access reviews: %d allowed, %d not; requests by mode: %v", allowed[true], allowed[false], modes)
-	if allowed[true] < 2_000 || allowed[false] < 2_000 || len(modes) < 1+len(oracle.Modes()) {
-		t.Errorf("too few kinds of answers")
-	}
+	return modes
 }
 
 const lastMade = `
@@ -150,9 +186,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: last}]
 func makeObjects(ctx context.Context, t *testing.T, client kubernetes.Interface, objects []map[string]any) {
 	t.Helper()
 	for _, name := range []string{"n1", "n2"} {
-		if _, err := client.CoreV1().
+		_, err := client.CoreV1().
 			Namespaces().
-			Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -52,35 +52,7 @@ func TestDerivedCodeCompiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, operators, byPart := map[string]bool{}, map[string]int{}, map[string]int{}
-	for i, m := range s.Mutants {
-		if m.Number != i+1 {
-			t.Fatalf("mutant %d has the number %d", i+1, m.Number)
-		}
-		if keys[m.Key] {
-			t.Errorf("two mutants are called %s", m.Key)
-		}
-		keys[m.Key] = true
-		operators[m.Operator]++
-		byPart[m.Part]++
-		if strings.Contains(m.Function, "ForTests") {
-			t.Errorf("%s: no client reaches what only tests call", m.Key)
-		}
-	}
-	for _, p := range s.Parts {
-		if byPart[p.Name] == 0 {
-			t.Errorf("no mutants of %s", p.Name)
-		}
-		for _, f := range p.Functions {
-			if !slices.ContainsFunc(s.Mutants, func(m Mutant) bool {
-				return m.Part == p.Name &&
-					(m.Function == f || strings.HasSuffix(m.Function, "."+f))
-			}) {
-				t.Errorf("%s: no mutants of a function %s", p.Name, f)
-			}
-		}
-	}
-	t.Logf("%d mutants: %v, %v", len(s.Mutants), byPart, operators)
+	checkMutants(t, s)
 	helpers := typeCheck(
 		t,
 		leftAlone.HelperPath,
@@ -105,6 +77,42 @@ func TestDerivedCodeCompiles(t *testing.T) {
 		}
 		typeCheck(t, p.PkgPath, slices.Collect(maps.Values(p.Imports)), texts, helpers)
 	}
+}
+
+// checkMutants checks that mutants are numbered and named once each, that they are of code that clients reach, and that
+// there are some of every function of every part.
+func checkMutants(t *testing.T, s *Sources) {
+	t.Helper()
+	keys, operators, byPart := map[string]bool{}, map[string]int{}, map[string]int{}
+	for i, m := range s.Mutants {
+		if m.Number != i+1 {
+			t.Fatalf("mutant %d has the number %d", i+1, m.Number)
+		}
+		if keys[m.Key] {
+			t.Errorf("two mutants are called %s", m.Key)
+		}
+		keys[m.Key] = true
+		operators[m.Operator]++
+		byPart[m.Part]++
+		if strings.Contains(m.Function, "ForTests") {
+			t.Errorf("%s: no client reaches what only tests call", m.Key)
+		}
+	}
+	for _, p := range s.Parts {
+		if byPart[p.Name] == 0 {
+			t.Errorf("no mutants of %s", p.Name)
+		}
+		for _, f := range p.Functions {
+			isOfFunction := func(m Mutant) bool {
+				isNamed := m.Function == f || strings.HasSuffix(m.Function, "."+f)
+				return isNamed && m.Part == p.Name
+			}
+			if !slices.ContainsFunc(s.Mutants, isOfFunction) {
+				t.Errorf("%s: no mutants of a function %s", p.Name, f)
+			}
+		}
+	}
+	t.Logf("%d mutants: %v, %v", len(s.Mutants), byPart, operators)
 }
 
 // typeCheck type-checks files that may import packages and the helpers.

@@ -75,28 +75,65 @@ func TestDecisionMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a program")
 	}
+	b := newDecisionBuild(t)
+	b.derive(t)
+	b.build(t)
+	counts := map[string]*decisionCount{}
+	for _, seed := range []string{"1", "2", "3"} {
+		judgeDecisions(t, seed, b.mutants, b.ours, b.run(t, seed), counts)
+	}
+	table := "| decision code | change | mutants | rejected | equivalent, argued | share of the others |\n|---|---|--:|--:|--:|--:|\n"
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		c := counts[key]
+		share := 100 * float64(c.rejected) / float64(max(c.made-c.equivalent, 1))
+		table += fmt.Sprintf("| %s | %d | %d | %d | %.1f %% |\n", key, c.made, c.rejected, c.equivalent, share)
+	}
+	t.Logf("three seeds\n%s", table)
+}
+
+// decisionBuild builds the program that asks the mutants of the code that decides: ours, and that of RBAC.
+type decisionBuild struct {
+	// root is this folder, dir a temporary one.
+	root, dir string
+	// overlay has the files that replace others, by the place of these.
+	overlay map[string]string
+	// mutants are all mutants. The first of them are ours.
+	mutants []Mutant
+	ours    int
+}
+
+// newDecisionBuild returns a build without mutants.
+func newDecisionBuild(t *testing.T) *decisionBuild {
+	t.Helper()
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &decisionBuild{root: root, dir: t.TempDir(), overlay: map[string]string{}}
+}
+
+// put replaces the file at a place in the program.
+func (b *decisionBuild) put(t *testing.T, place string, text []byte) {
+	t.Helper()
+	file := filepath.Join(b.dir, fmt.Sprint(len(b.overlay), ".go"))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.overlay[filepath.Join(b.root, place)] = file
+}
+
+// derive makes the mutants of the code that decides, and puts the derived code into the program.
+func (b *decisionBuild) derive(t *testing.T) {
+	t.Helper()
 	releases := local.Releases()
 	pinned, err := (&local.Binaries{Progress: os.Stderr}).PinnedModule(t.Context(), releases[len(releases)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	overlay := map[string]string{}
-	put := func(place string, text []byte) {
-		file := filepath.Join(dir, fmt.Sprint(len(overlay), ".go"))
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		overlay[filepath.Join(root, place)] = file
-	}
 	o := Options{HelperPath: ourModule + decisionProgram + "/" + HelperName}
 	p, own := readSource(
 		t,
-		root,
+		b.root,
 		ourModule+"scenarios",
 		"rbac.go",
 		"Grant.Covers",
@@ -109,7 +146,7 @@ func TestDecisionMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put("scenarios/rbac.go", texts[own.Name])
+	b.put(t, "scenarios/rbac.go", texts[own.Name])
 	p, rbac := readSource(
 		t,
 		pinned,
@@ -125,59 +162,56 @@ func TestDecisionMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.mutants, b.ours = append(ours, theirs...), len(ours)
 	// Both begin with 1: theirs are moved behind ours by a package of helpers of their own that adds an offset.
-	put(decisionProgram+"/rbac/rbac.go", bytes.ReplaceAll(texts[rbac.Name], []byte(o.HelperPath+`"`), []byte(o.HelperPath+`2"`)))
-	put(decisionProgram+"/"+HelperName+"/h.go", []byte(Helpers))
-	put(
-		decisionProgram+"/"+HelperName+"2/h.go",
-		[]byte(strings.Replace(Helpers, "func On(n int) bool {", fmt.Sprintf("func On(n int) bool {\n\tn += %d", len(ours)), 1)),
-	)
+	b.put(t, decisionProgram+"/rbac/rbac.go", bytes.ReplaceAll(texts[rbac.Name], []byte(o.HelperPath+`"`), []byte(o.HelperPath+`2"`)))
+	b.put(t, decisionProgram+"/"+HelperName+"/h.go", []byte(Helpers))
+	const on = "func On(n int) bool {"
+	withOffset := strings.Replace(Helpers, on, fmt.Sprintf("%s\n\tn += %d", on, b.ours), 1)
+	b.put(t, decisionProgram+"/"+HelperName+"2/h.go", []byte(withOffset))
+}
+
+// program and shared are the files of the program, and of what it shares with who runs it.
+func (b *decisionBuild) program() string { return filepath.Join(b.dir, "program") }
+func (b *decisionBuild) shared() string  { return filepath.Join(b.dir, "shared") }
+
+// build compiles the program.
+func (b *decisionBuild) build(t *testing.T) {
+	t.Helper()
 	program, err := os.ReadFile(filepath.Join(ownFolder, "decisions.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(decisionProgram+"/main.go", program)
-	raw, err := json.Marshal(map[string]any{"Replace": overlay})
+	b.put(t, decisionProgram+"/main.go", program)
+	raw, err := json.Marshal(map[string]any{"Replace": b.overlay})
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlayFile, shared, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "shared"), filepath.Join(dir, "program")
-	all := append(ours, theirs...)
-	if err := os.WriteFile(overlayFile, raw, 0o600); err != nil {
+	overlay := filepath.Join(b.dir, "overlay.json")
+	if err := os.WriteFile(overlay, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(shared, make([]byte, SharedHeader+len(all)+2), 0o600); err != nil {
+	if err := os.WriteFile(b.shared(), make([]byte, SharedHeader+len(b.mutants)+2), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", overlayFile, "-o", binary, "./"+decisionProgram)
-	build.Dir = root
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", overlay, "-o", b.program(), "./"+decisionProgram)
+	build.Dir = b.root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	counts := map[string]*decisionCount{}
-	for _, seed := range []string{"1", "2", "3"} {
-		run := exec.CommandContext(t.Context(), binary, seed, fmt.Sprint(len(all)), fmt.Sprint(len(ours)+1))
-		run.Env = append(os.Environ(), SharedVariable+"="+shared)
-		run.Stderr = os.Stderr
-		out, err := run.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		judgeDecisions(t, seed, all, len(ours), out, counts)
+}
+
+// run returns what the program prints for a seed: a line for each mutant.
+func (b *decisionBuild) run(t *testing.T, seed string) []byte {
+	t.Helper()
+	run := exec.CommandContext(t.Context(), b.program(), seed, fmt.Sprint(len(b.mutants)), fmt.Sprint(b.ours+1))
+	run.Env = append(os.Environ(), SharedVariable+"="+b.shared())
+	run.Stderr = os.Stderr
+	out, err := run.Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	table := "| decision code | change | mutants | rejected | equivalent, argued | share of the others |\n|---|---|--:|--:|--:|--:|\n"
-	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		c := counts[key]
-		table += fmt.Sprintf(
-			"| %s | %d | %d | %d | %.1f %% |\n",
-			key,
-			c.made,
-			c.rejected,
-			c.equivalent,
-			100*float64(c.rejected)/float64(max(c.made-c.equivalent, 1)),
-		)
-	}
-	t.Logf("three seeds\n%s", table)
+	return out
 }
 
 // decisionCount is what became of the mutants of a kind, over all seeds.

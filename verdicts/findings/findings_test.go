@@ -345,11 +345,47 @@ func errataPage(t *testing.T) string {
 func TestPages(t *testing.T) {
 	all, _ := loadAll(t)
 	page := template.Must(template.New("page").Parse(pageText))
+	tried, later := readTried(t, all), readNewer(t)
+	want := map[string]string{
+		"README.md":    indexPage(all, tried, later),
+		"errata.md":    errataPage(t),
+		"followups.md": followupsPage(t),
+	}
+	for _, f := range all {
+		var b bytes.Buffer
+		err := page.Execute(&b, struct {
+			Finding
+			SeenOn string
+			Newer  []newerCell
+		}{f, tried.on(f.ID), later.describeFinding(f.ID)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[f.ID+".md"] = strings.TrimRight(b.String(), "\n") + "\n"
+	}
+	for name, text := range want {
+		path := filepath.Join(pages, name)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("%s is not up to date: run this test with -update", path)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(pages, "*.md"))
+	if err != nil || len(files) != len(want) {
+		t.Errorf("docs/findings has %d files, want %d (%v)", len(files), len(want), err)
+	}
+}
+
+// indexPage returns the page with the table of findings.
+func indexPage(all []Finding, tried seenOn, later newer) string {
 	var index strings.Builder
 	index.WriteString(
 		"# Findings\n\nDefects of API servers and documents that scenarios have shown, each a report to their maintainers. Where the *fix is proved*, the page has a [patch](patches/kubernetes) with a test, and otherwise the sentence that the *documentation* needs. [divergences.md](../divergences.md) has all places where documents and servers differ. The pages are generated from [findings.yaml](../../verdicts/findings/findings.yaml) by `go test ./verdicts/findings -update`.\n\n```sh\nauthzconf reproduce ID       # on the newest kube-apiserver; --kubernetes V chooses another version\nTEST_ASSET_KUBE_APISERVER=./kube-apiserver authzconf reproduce ID    # on yours\nmake fixed FINDING=ID        # on one with the patch\nmake fixes                   # Kubernetes' tests and the whole suite with each patch\n```\n\n",
 	)
-	tried := readTried(t, all)
 	minors := slices.Sorted(maps.Keys(tried.Servers))
 	fmt.Fprintf(
 		&index,
@@ -359,7 +395,6 @@ func TestPages(t *testing.T) {
 		Gone,
 		Unclear,
 	)
-	later := readNewer(t)
 	versions := seq.Map(later.Releases, func(r newerRelease) string { return r.Version })
 	released := seq.Map(later.Releases, func(r newerRelease) string { return r.Version + " on " + r.Released })
 	fmt.Fprintf(
@@ -375,17 +410,7 @@ func TestPages(t *testing.T) {
 		strings.Join(columns, " | "),
 		strings.Repeat("---|", len(columns)),
 	)
-	want := map[string]string{}
 	for _, f := range all {
-		var b bytes.Buffer
-		if err := page.Execute(&b, struct {
-			Finding
-			SeenOn string
-			Newer  []newerCell
-		}{f, tried.on(f.ID), later.describeFinding(f.ID)}); err != nil {
-			t.Fatal(err)
-		}
-		want[f.ID+".md"] = strings.TrimRight(b.String(), "\n") + "\n"
 		cells := seq.Map(minors, func(minor string) string {
 			return seenWords[tried.Seen[f.ID][minor]]
 		})
@@ -405,20 +430,5 @@ func TestPages(t *testing.T) {
 	index.WriteString(
 		"\n## Cost\n\nThe cost of a fix is processor time of the request handler alone, without HTTP, and with an authorizer that takes no time: medians of 20 differences, each with its 95.9 % interval, measured on 26 November 2026 on a machine that others used too (`go test ./ci/mutants -run '^$' -bench Fixes -benchtime 1x`).\n\nNext: [edits](errata.md) to the KEP and the reference page, [upstream's changes](followups.md) since the first version, and what [generated sequences of requests](../explore.md) have shown.\n",
 	)
-	want["README.md"], want["errata.md"], want["followups.md"] = index.String(), errataPage(t), followupsPage(t)
-	for name, text := range want {
-		path := filepath.Join(pages, name)
-		if *update {
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("%s is not up to date: run this test with -update", path)
-		}
-	}
-	files, err := filepath.Glob(filepath.Join(pages, "*.md"))
-	if err != nil || len(files) != len(want) {
-		t.Errorf("docs/findings has %d files, want %d (%v)", len(files), len(want), err)
-	}
+	return index.String()
 }

@@ -50,34 +50,42 @@ func TestObserved(t *testing.T) {
 	if err := c.register(t.Context(), "ValidatingWebhookConfiguration", admitPath, "CREATE"); err != nil {
 		t.Fatal(err)
 	}
-	send := func(ctx context.Context, user, name, color string) (int, error) {
-		r, err := c.Send(
-			ctx,
-			&User{Name: user},
-			http.MethodPost,
-			"/api/v1/namespaces/default/configmaps",
-			"",
-			map[string]any{"metadata": map[string]any{"name": name}, "data": map[string]any{"color": color}},
-		)
-		return r.Code, err
-	}
-	if err := until(t.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
-		_, err := send(ctx, "ann", "probe", "red")
+	err = until(t.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
+		_, err := c.createConfigMap(ctx, "ann", "probe", "red")
 		return c.Judged.Load() > 0, err
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	steps := []struct {
-		name, user, color, decision string
-		code                        int
-	}{
+	steps := []observedStep{
 		{"admitted", "ann", "blue", "allow", http.StatusCreated},
 		{"refused-later", "ann", "red", "allow", http.StatusForbidden},
 		{"refused-at-once", "eve", "blue", "forbid", http.StatusForbidden},
 	}
+	t.Run("metrics", func(t *testing.T) { c.observeMetrics(t, steps) })
+	t.Run("audit log", func(t *testing.T) { observeLog(t, log, steps) })
+}
+
+// observedStep is a ConfigMap that somebody creates, with what the audit log says of the decision, and the code of the
+// answer.
+type observedStep struct {
+	name, user, color, decision string
+	code                        int
+}
+
+// createConfigMap creates a ConfigMap as a user, and returns the code of the answer.
+func (c *Cluster) createConfigMap(ctx context.Context, user, name, color string) (int, error) {
+	object := map[string]any{"metadata": map[string]any{"name": name}, "data": map[string]any{"color": color}}
+	r, err := c.Send(ctx, &User{Name: user}, http.MethodPost, "/api/v1/namespaces/default/configmaps", "", object)
+	return r.Code, err
+}
+
+// observeMetrics checks that the metrics count and time each review, and count an error of the webhook.
+func (c *Cluster) observeMetrics(t *testing.T, steps []observedStep) {
+	t.Helper()
 	for _, step := range steps {
 		before := c.reviewed(t)
-		if code, err := send(t.Context(), step.user, step.name, step.color); err != nil || code != step.code {
+		if code, err := c.createConfigMap(t.Context(), step.user, step.name, step.color); err != nil || code != step.code {
 			t.Errorf("%s: code %d, %v", step.name, code, err)
 		}
 		before["counted success"]++
@@ -88,18 +96,25 @@ func TestObserved(t *testing.T) {
 	}
 	before := c.reviewed(t)
 	c.answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusBadRequest) }))
-	if code, err := send(t.Context(), "ann", "broken", "blue"); err != nil || code == http.StatusCreated {
+	if code, err := c.createConfigMap(t.Context(), "ann", "broken", "blue"); err != nil || code == http.StatusCreated {
 		t.Errorf("the webhook is broken, and the code is %d, %v", code, err)
 	}
 	after := c.reviewed(t)
 	for k, n := range after {
-		if failed := !strings.HasSuffix(k, "success") && n == before[k]+1; !failed && n != before[k] {
+		isOneError := !strings.HasSuffix(k, "success") && n == before[k]+1
+		if !isOneError && n != before[k] {
 			t.Errorf("after an error %s is %d, and was %d", k, n, before[k])
 		}
 	}
 	if maps.Equal(after, before) {
 		t.Errorf("an error of the webhook is not counted: %v", after)
 	}
+}
+
+// observeLog checks that the audit log has the decision of each step and its reason, and that it does not tell what
+// admission refused from what it admitted.
+func observeLog(t *testing.T, log string, steps []observedStep) {
+	t.Helper()
 	for _, step := range steps {
 		got := audited(t, log, step.user, step.name)
 		want := []string{"authorization.k8s.io/decision", "authorization.k8s.io/reason"}
@@ -107,7 +122,8 @@ func TestObserved(t *testing.T) {
 			t.Errorf("%s: the annotations are %v, want a decision that is %s, and its reason", step.name, got, step.decision)
 		}
 	}
-	if first, later := audited(t, log, "ann", "admitted"), audited(t, log, "ann", "refused-later"); !maps.Equal(first, later) {
+	first, later := audited(t, log, "ann", "admitted"), audited(t, log, "ann", "refused-later")
+	if !maps.Equal(first, later) {
 		t.Errorf("the log tells what admission refused, %v, from what it admitted, %v", later, first)
 	}
 }

@@ -93,7 +93,7 @@ func (c *Cluster) defineThings(t *testing.T) *converter {
 	t.Cleanup(func() { _ = hook.Close() })
 	text := map[string]any{"type": "string"}
 	paint := map[string]any{"type": "object", "properties": map[string]any{"color": text}}
-	if err := c.Make(t.Context(), Made{definitionsPath, map[string]any{
+	err = c.Make(t.Context(), Made{definitionsPath, map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1",
 		"kind":       "CustomResourceDefinition",
 		"metadata":   map[string]any{"name": "things.example.com"},
@@ -110,7 +110,8 @@ func (c *Cluster) defineThings(t *testing.T) *converter {
 				"clientConfig":             map[string]any{"url": hook.URL + "/", "caBundle": base64.StdEncoding.EncodeToString(hook.CA)},
 			}},
 		},
-	}}); err != nil {
+	}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, version := range []string{"v1", "v2"} {
@@ -125,10 +126,11 @@ func (c *Cluster) defineThings(t *testing.T) *converter {
 func (c *Cluster) waitForCode(t *testing.T, what string, code int, send func(context.Context) (Response, error)) {
 	t.Helper()
 	var last Response
-	if err := until(t.Context(), what, func(ctx context.Context) (_ bool, err error) {
+	err := until(t.Context(), what, func(ctx context.Context) (_ bool, err error) {
 		last, err = send(ctx)
 		return last.Code == code, err
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatalf("%v, but %d %s", err, last.Code, last.Status())
 	}
 }
@@ -338,22 +340,6 @@ func autoscaler(version, name string, utilization int) map[string]any {
 // server rejects only an expression that is wrong for every request.
 func TestPolicyOfOneVersion(t *testing.T) {
 	c := startForTest(t, StartOptions{})
-	spec := func(failure, expression string) map[string]any {
-		rule := map[string]any{
-			"apiGroups":   []string{"autoscaling"},
-			"apiVersions": []string{"v1", "v2"},
-			"resources":   []string{"horizontalpodautoscalers"},
-			"operations":  []string{"*"},
-		}
-		return map[string]any{
-			"failurePolicy":    failure,
-			"matchConstraints": map[string]any{"resourceRules": []any{rule}},
-			"matchConditions": []any{
-				map[string]any{"name": "named", "expression": fmt.Sprintf("request.name == '%s'", strings.ToLower(failure))},
-			},
-			"validations": []any{map[string]any{"expression": expression}},
-		}
-	}
 	for expression, code := range map[string]int{
 		"object.spec.targetCPUUtilizationPercentage <= 80": http.StatusCreated, // of v1 alone
 		"object.spec.noVersionHasThis == 1":                http.StatusCreated,
@@ -364,51 +350,65 @@ func TestPolicyOfOneVersion(t *testing.T) {
 			"apiVersion": "admissionregistration.k8s.io/v1",
 			"kind":       "ValidatingAdmissionPolicy",
 			"metadata":   map[string]any{"name": "any"},
-			"spec":       spec("Fail", expression),
+			"spec":       autoscalerPolicy("Fail", expression),
 		})
 		if err != nil || r.Code != code {
 			t.Errorf("a policy with %s is answered %d (%s), %v; want %d", expression, r.Code, r.Status(), err, code)
 		}
 	}
-	send := func(ctx context.Context, version, name string, utilization int) (Response, error) {
-		return c.Send(
-			ctx,
-			nil,
-			http.MethodPost,
-			"/apis/autoscaling/"+version+"/namespaces/default/horizontalpodautoscalers?dryRun=All",
-			"",
-			autoscaler(version, name, utilization),
-		)
+	for failure, otherVersion := range map[string]int{"Fail": http.StatusUnprocessableEntity, "Ignore": http.StatusCreated} {
+		t.Run(failure, func(t *testing.T) { c.tryPolicyOfV1(t, failure, otherVersion) })
 	}
-	for _, failure := range []string{"Fail", "Ignore"} {
-		name := strings.ToLower(failure)
-		c.bindPolicy(t, name, spec(failure, "object.spec.targetCPUUtilizationPercentage <= 80"))
-		c.waitForCode(
-			t,
-			"the policy "+name+" is in force",
-			http.StatusUnprocessableEntity,
-			func(ctx context.Context) (Response, error) { return send(ctx, "v1", name, 90) },
-		)
-		other := map[string]int{"Fail": http.StatusUnprocessableEntity, "Ignore": http.StatusCreated}[failure]
-		for _, step := range []struct {
-			version, message  string
-			utilization, code int
-		}{
-			{"v1", "", 70, http.StatusCreated}, {"v1", "failed expression", 90, http.StatusUnprocessableEntity}, {"v2", "", 0, other},
-		} {
-			r, err := send(t.Context(), step.version, name, step.utilization)
-			if err != nil || r.Code != step.code || !strings.Contains(r.Status(), step.message) {
-				t.Errorf(
-					"%s, %s, %d: code %d (%s), %v; want %d",
-					failure,
-					step.version,
-					step.utilization,
-					r.Code,
-					r.Status(),
-					err,
-					step.code,
-				)
-			}
+}
+
+// tryPolicyOfV1 binds a policy whose expression only v1 of autoscalers can fulfil, and sends autoscalers of both versions.
+// otherVersion is the code that one of v2 must get.
+func (c *Cluster) tryPolicyOfV1(t *testing.T, failure string, otherVersion int) {
+	t.Helper()
+	name := strings.ToLower(failure)
+	send := func(ctx context.Context, version string, utilization int) (Response, error) {
+		path := "/apis/autoscaling/" + version + "/namespaces/default/horizontalpodautoscalers?dryRun=All"
+		return c.Send(ctx, nil, http.MethodPost, path, "", autoscaler(version, name, utilization))
+	}
+	c.bindPolicy(t, name, autoscalerPolicy(failure, "object.spec.targetCPUUtilizationPercentage <= 80"))
+	c.waitForCode(
+		t,
+		"the policy "+name+" is in force",
+		http.StatusUnprocessableEntity,
+		func(ctx context.Context) (Response, error) { return send(ctx, "v1", 90) },
+	)
+	for _, step := range []struct {
+		version     string
+		utilization int
+		code        int
+		message     string
+	}{
+		{"v1", 70, http.StatusCreated, ""},
+		{"v1", 90, http.StatusUnprocessableEntity, "failed expression"},
+		{"v2", 0, otherVersion, ""},
+	} {
+		r, err := send(t.Context(), step.version, step.utilization)
+		if err != nil || r.Code != step.code || !strings.Contains(r.Status(), step.message) {
+			t.Errorf("%s, %d: code %d (%s), %v; want %d", step.version, step.utilization, r.Code, r.Status(), err, step.code)
 		}
+	}
+}
+
+// autoscalerPolicy returns the spec of a ValidatingAdmissionPolicy for autoscalers of both versions that have the name of
+// its failure policy.
+func autoscalerPolicy(failure, expression string) map[string]any {
+	rule := map[string]any{
+		"apiGroups":   []string{"autoscaling"},
+		"apiVersions": []string{"v1", "v2"},
+		"resources":   []string{"horizontalpodautoscalers"},
+		"operations":  []string{"*"},
+	}
+	return map[string]any{
+		"failurePolicy":    failure,
+		"matchConstraints": map[string]any{"resourceRules": []any{rule}},
+		"matchConditions": []any{
+			map[string]any{"name": "named", "expression": fmt.Sprintf("request.name == '%s'", strings.ToLower(failure))},
+		},
+		"validations": []any{map[string]any{"expression": expression}},
 	}
 }

@@ -284,10 +284,11 @@ func TestMaxNames(t *testing.T) {
 	events = append(events, event("d", "get", "/api/v1/namespaces/shop/configmaps/one", user("alice"), ""))
 	b := bookOf(t, advice.Options{MaxNames: 3}, events...)
 	a := b.Advice()
-	if diff := cmp.Diff([]string{
+	diff := cmp.Diff([]string{
 		`[impersonate:user-info] ["authentication.k8s.io"] [users] [alice]`,
 		`[impersonate-on:user-info:get] [""] [configmaps] [one] in shop`, `[impersonate-on:user-info:get] [""] [pods] in shop`,
-	}, lines(a.Grants)); diff != "" {
+	}, lines(a.Grants))
+	if diff != "" {
 		t.Error(diff)
 	}
 	seen := b.Seen()

@@ -254,11 +254,8 @@ func (a answers) allowed(mode oracle.Mode, spec authorizationv1.SubjectAccessRev
 // mode returns the mode by which a question is allowed, or "" if it is not.
 func (a answers) mode(q inquiry, gate bool) oracle.Mode {
 	for _, m := range oracle.Modes() {
-		if groups, applies := checksOf(
-			q,
-			m,
-			gate,
-		); applies &&
+		groups, applies := checksOf(q, m, gate)
+		if applies &&
 			!slices.ContainsFunc(groups, func(alternatives [][]authorizationv1.SubjectAccessReviewSpec) bool {
 				return !slices.ContainsFunc(alternatives, func(all []authorizationv1.SubjectAccessReviewSpec) bool {
 					return !slices.ContainsFunc(all, func(spec authorizationv1.SubjectAccessReviewSpec) bool { return !a.allowed(m, spec) })
@@ -468,12 +465,8 @@ func FuzzReadRBAC(f *testing.F) {
 		objects, _, err := advice.ReadRBAC("f.yaml", raw)
 		if err != nil {
 			var line int
-			if _, scan := fmt.Sscanf(
-				err.Error(),
-				"f.yaml:%d: ",
-				&line,
-			); scan != nil || line < 1 ||
-				line > strings.Count(string(raw), "\n")+2 {
+			_, scan := fmt.Sscanf(err.Error(), "f.yaml:%d: ", &line)
+			if scan != nil || line < 1 || line > strings.Count(string(raw), "\n")+2 {
 				t.Errorf("%q", err)
 			}
 			return

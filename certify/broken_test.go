@@ -193,10 +193,8 @@ func TestAnswersAsServersReadThem(t *testing.T) {
 		`{"user":"u","resourceAttributes":{"verb":"list"}}`: true, `{"user":"w"}`: true, `{"groups":["admin"]}`: true,
 	} {
 		a := Answer{Check: plainCheck, HTTP: 200}
-		if a.readBody(
-			[]byte(head+`"kind":"SubjectAccessReview","spec":`+spec+`,"status":{"allowed":true}}`),
-			v,
-		); a.RepeatsAnotherSpec != foreign {
+		a.readBody([]byte(head+`"kind":"SubjectAccessReview","spec":`+spec+`,"status":{"allowed":true}}`), v)
+		if a.RepeatsAnotherSpec != foreign {
 			t.Errorf("%s: foreign is %t", spec, a.RepeatsAnotherSpec)
 		}
 	}

@@ -116,9 +116,8 @@ func versionFaults() []faultyAuthorizer {
 					var review authorizationv1.SubjectAccessReview
 					d := json.NewDecoder(bytes.NewReader(body))
 					d.DisallowUnknownFields()
-					if err := d.Decode(
-						&review,
-					); err != nil && !bytes.Contains(body, old) &&
+					err := d.Decode(&review)
+					if err != nil && !bytes.Contains(body, old) &&
 						strings.Contains(err.Error(), "unknown field") {
 						http.Error(w, "unknown field", http.StatusBadRequest)
 						return nil, true

@@ -69,9 +69,10 @@ func TestReferenceInCluster(t *testing.T) {
 			t.Errorf("seed %d: a false alarm: %s (%s): %s", seed, f.Reason, f.Blame, strings.Join(f.Examples, "\n"))
 		}
 		for _, r := range run.Results {
-			if granted := r.Level == Core ||
+			granted := r.Level == Core ||
 				r.Level == Revocation ||
-				r.Level == InCluster && change == nil; granted != r.Granted {
+				r.Level == InCluster && change == nil
+			if granted != r.Granted {
 				t.Errorf("seed %d: level %s: granted is %t: %+v", seed, r.Level, r.Granted, r)
 			}
 		}

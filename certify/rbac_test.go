@@ -55,9 +55,10 @@ func TestRBACIsCertified(t *testing.T) {
 	})
 	// The policy does not have what every API server grants from the start, above all discovery for authenticated
 	// users.
-	if err := admin.RbacV1().
+	err = admin.RbacV1().
 		ClusterRoleBindings().
-		DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"}); err != nil {
+		DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	b := plan(t, 1)

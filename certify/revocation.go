@@ -196,10 +196,11 @@ func (c *cluster) tryImpersonation(ctx context.Context, user string, r *scenario
 	}
 	var o verdicts.Observation
 	// The request is observed, so that it does not count for the next scenario.
-	if err := c.target.Observe(ctx, &o, func() (err error) {
+	err = c.target.Observe(ctx, &o, func() (err error) {
 		o.Response, err = replay.RoundTrip(h, req, false)
 		return err
-	}); err != nil {
+	})
+	if err != nil {
 		return false, err
 	}
 	// If the impersonation is refused, the message names the impersonator; if the request is, it names the impersonated

@@ -176,11 +176,12 @@ func TestBroken(t *testing.T) {
 		e.Routes[1].Rows = e.Routes[1].Rows[1:]
 		e.Routes[0].Attacks.Attacks[0].Answers[0].Code = http.StatusTeapot
 		out := newJudgement()
-		if err := e.judge(
+		err = e.judge(
 			out,
 			&group{name: constrained, fixture: w, people: people, requests: 3, account: proxyName, reference: true, cluster: localCluster},
 			false,
-		); err != nil {
+		)
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"misattributed: ", "lost: ", "has no row of the deputy", "code 418, want 200", `it is of the cluster "elsewhere", and its event of "local"`, `it says "get pods `, `it says "list secrets `} {

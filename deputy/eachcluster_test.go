@@ -93,10 +93,8 @@ func TestOtherClusterIsPlanned(t *testing.T) {
 		t.Errorf("planned: %v", planned)
 	}
 	g := p.groups[0]
-	if _, err := g.judgeRevocation(
-		&partEvidence{Revocation: &revocationEvidence{}},
-	); err == nil ||
-		!strings.Contains(err.Error(), "at the cluster west") {
+	_, err := g.judgeRevocation(&partEvidence{Revocation: &revocationEvidence{}})
+	if err == nil || !strings.Contains(err.Error(), "at the cluster west") {
 		t.Error(err)
 	}
 }

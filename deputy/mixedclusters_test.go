@@ -543,10 +543,8 @@ func TestOneLogForTwoClusters(t *testing.T) {
 		timeout: timeout,
 	}
 	ep := &endpoint{cluster: "east", log: log, other: &secondCluster{name: "west", log: log}}
-	if err := ep.settle(
-		t.Context(),
-	); err == nil ||
-		!strings.Contains(err.Error(), "a request to the cluster east is in the audit log of west") {
+	err := ep.settle(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "a request to the cluster east is in the audit log of west") {
 		t.Error(err)
 	}
 }

@@ -110,9 +110,8 @@ func TestProbeReportsOtherAnswers(t *testing.T) {
 			if err := p.check(nil, true); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.probe(
-				context.Background(),
-			); (err == nil) != (c.want == "") ||
+			err := p.probe(context.Background())
+			if (err == nil) != (c.want == "") ||
 				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, and it should be %q", err, c.want)
 			}

@@ -158,12 +158,13 @@ func isSuccessNoticed(
 		e.Attacks = append(e.Attacks, seen)
 	}
 	out := newJudgement()
-	if err := newAttackJudge(e, chosen, people, proxyAccount).judgeAttacks(e, chosen, func(a attack) *judgement {
+	err := newAttackJudge(e, chosen, people, proxyAccount).judgeAttacks(e, chosen, func(a attack) *judgement {
 		if a.Name == table[number].Name {
 			return out
 		}
 		return newJudgement()
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatalf("%s: %v", table[number].Name, err)
 	}
 	return len(out.failures) > 0

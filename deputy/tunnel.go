@@ -142,13 +142,14 @@ func (p *plane) stream(ctx context.Context, agent *endpoint, name string) (strin
 		return "", err
 	}
 	defer func() { _ = open.Close() }()
-	if _, err := p.admin.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{ // the pod never runs
+	_, err = p.admin.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{ // the pod never runs
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: new(bool),
 			Containers:                   []corev1.Container{{Name: "pause", Image: "pause"}},
 		},
-	}, metav1.CreateOptions{}); err != nil {
+	}, metav1.CreateOptions{})
+	if err != nil {
 		return "", err
 	}
 	for events := json.NewDecoder(open); ; {

@@ -142,11 +142,8 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("two servers that are the same are no question:\n%s", text)
 	}
 	var terminal strings.Builder
-	if err := pages.WriteSummary(
-		&terminal,
-		made.Report,
-		pages.SummaryOptions{},
-	); err != nil || !strings.Contains(terminal.String(), "QUESTION ") ||
+	err := pages.WriteSummary(&terminal, made.Report, pages.SummaryOptions{})
+	if err != nil || !strings.Contains(terminal.String(), "QUESTION ") ||
 		strings.Contains(terminal.String(), "reviews per request\n") {
 		t.Errorf("%v:\n%s", err, terminal.String())
 	}

@@ -295,11 +295,12 @@ func PlayAt(s *scenarios.Scenario, f scenarios.Facts, fixtures fs.FS, times []Sp
 			return nil, 0, err
 		}
 		rest := times
-		if bounds[i], err = playSteps(s, server, func(server *Server) {
+		bounds[i], err = playSteps(s, server, func(server *Server) {
 			server.Advance(rest[0].Sent - server.memory.now)
 			server.Takes(rest[0].Answered-rest[0].Sent, i == 1)
 			rest = rest[1:]
-		}, fixtures); err != nil {
+		}, fixtures)
+		if err != nil {
 			return nil, 0, err
 		}
 	}

@@ -157,10 +157,11 @@ func TestBindNothingButNames(t *testing.T) {
 func TestBindExample(t *testing.T) {
 	s := example(t)
 	bound, names := s.Bind("abc123")
-	if diff := cmp.Diff(
+	diff := cmp.Diff(
 		map[string]string{"impersonator": "impersonator-abc123", "bob": "bob-abc123", "default": "default-abc123"},
 		names,
-	); diff != "" {
+	)
+	if diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	want := `pods is forbidden: User "impersonator-abc123" cannot impersonate-on:user-info:list resource "pods" in API group "" in the namespace "default-abc123"`

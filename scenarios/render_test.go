@@ -81,10 +81,11 @@ func TestRenderRBAC(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]rbacv1.PolicyRule{
+	diff := cmp.Diff([]rbacv1.PolicyRule{
 		{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}},
 		{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, ResourceNames: []string{"web"}},
-	}, objects[0].Objects()[0].(*rbacv1.Role).Rules); diff != "" {
+	}, objects[0].Objects()[0].(*rbacv1.Role).Rules)
+	if diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 }

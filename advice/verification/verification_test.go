@@ -27,10 +27,11 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, uri := range []string{"/api/v1/namespaces/default/pods/web", "/api/v1/namespaces/shop/pods/web", "/apis/apps/v1/namespaces/shop/deployments/web"} {
-		if err := summary.Add(&auditv1.Event{
+		err := summary.Add(&auditv1.Event{
 			Stage: "ResponseComplete", Verb: "get", RequestURI: uri, User: authenticationv1.UserInfo{Username: "d"},
 			ImpersonatedUser: &authenticationv1.UserInfo{Username: "alice", Groups: []string{"system:authenticated"}},
-		}, false); err != nil {
+		}, false)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,9 +55,8 @@ func createAccount(ctx context.Context, client kubernetes.Interface) error {
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &apiv1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("%w (expected a control plane on which this has not run before)", err)
 	}
-	if _, err := client.CoreV1().
-		ServiceAccounts(name).
-		Create(ctx, &apiv1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
+	account := &apiv1.ServiceAccount{ObjectMeta: meta}
+	if _, err := client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	if _, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
@@ -69,9 +68,10 @@ func createAccount(ctx context.Context, client kubernetes.Interface) error {
 
 // createAgent makes a node and a pod on it, and returns a token that is bound to the pod.
 func createAgent(ctx context.Context, client kubernetes.Interface, node string) (token string, err error) {
-	if _, err := client.CoreV1().
+	_, err = client.CoreV1().
 		Nodes().
-		Create(ctx, &apiv1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
+		Create(ctx, &apiv1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	if err != nil {
 		return "", err
 	}
 	pod := &apiv1.Pod{

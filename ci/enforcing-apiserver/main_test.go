@@ -48,9 +48,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-test.") {
 		os.Exit(m.Run())
 	}
-	if err := utilfeature.DefaultMutableFeatureGate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
+	err := utilfeature.DefaultMutableFeatureGate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
 		gate: {{Version: utilversion.MajorMinor(1, 37), PreRelease: featuregate.Alpha}},
-	}); err != nil {
+	})
+	if err != nil {
 		panic(err)
 	}
 	e, s := &enforcer{fault: os.Getenv(faultVariable), wire: wire.Newest()}, options.NewServerRunOptions()

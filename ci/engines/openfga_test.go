@@ -112,9 +112,10 @@ func (w *webhook) load(ctx context.Context, rendered []byte) error {
 	}
 	w.store, w.model = created.GetId(), written.GetAuthorizationModelId()
 	for some := range slices.Chunk(store.Tuples, maxWritten) {
-		if _, err := w.server.Write(ctx, &openfgav1.WriteRequest{
+		_, err := w.server.Write(ctx, &openfgav1.WriteRequest{
 			StoreId: w.store, AuthorizationModelId: w.model, Writes: &openfgav1.WriteRequestWrites{TupleKeys: keys(some)},
-		}); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 	}

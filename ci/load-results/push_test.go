@@ -122,11 +122,8 @@ func TestPushErrors(t *testing.T) {
 			t.Errorf("%d was asked %d times, expected %d", c.status, asked, want)
 		}
 		server.Close()
-		if err := r.Push(
-			context.Background(),
-			streamsOf(t, pushedRun())[:1],
-		); err == nil ||
-			!strings.Contains(err.Error(), "cannot be reached") {
+		err = r.Push(context.Background(), streamsOf(t, pushedRun())[:1])
+		if err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 			t.Errorf("nobody is there: %v", err)
 		}
 	}
@@ -249,10 +246,8 @@ func TestPrometheus(t *testing.T) {
 	}
 	for _, p := range dashboard(t) {
 		for _, target := range p.Targets {
-			if got := ask(
-				target.Expr,
-				p.Type != "timeseries",
-			); len(got) < 2 ||
+			got := ask(target.Expr, p.Type != "timeseries")
+			if len(got) < 2 ||
 				slices.ContainsFunc(got, func(s *model.Sample) bool { return math.IsNaN(float64(s.Value)) }) {
 				t.Errorf("%s: %s has %v", p.Title, target.Expr, got)
 			}
@@ -264,15 +259,12 @@ func TestPrometheus(t *testing.T) {
 			reviews += countReviews(b)
 		}
 		of := fmt.Sprintf(`{variant=%q,server=%q}[2h]))`, v.Variant, v.Server)
-		if got := ask(
-			"sum(last_over_time(authzconf_load_access_reviews_total"+of,
-			true,
-		); len(got) != 1 ||
-			got[0].Value != model.SampleValue(reviews) {
+		got := ask("sum(last_over_time(authzconf_load_access_reviews_total"+of, true)
+		if len(got) != 1 || got[0].Value != model.SampleValue(reviews) {
 			t.Errorf("%s: %v reviews, counted %d", v.Name, got, reviews)
 		}
 		// Buckets are four to an octave.
-		got := ask("histogram_quantile(0.99, sum by (le) (last_over_time(authzconf_load_latency_seconds_bucket"+of+")", true)
+		got = ask("histogram_quantile(0.99, sum by (le) (last_over_time(authzconf_load_latency_seconds_bucket"+of+")", true)
 		if len(got) != 1 || math.Abs(math.Log2(1000*float64(got[0].Value)/v.P99.Milliseconds)) > 0.26 {
 			t.Errorf("%s: a p99 of %v, measured %g ms", v.Name, got, v.P99.Milliseconds)
 		}

@@ -225,11 +225,8 @@ func TestCoveragePage(t *testing.T) {
 		t.Errorf("wrong %v, want nothing", r.wrong)
 	}
 	reached = map[int]bool{1: true, 3: true}
-	if r := newReach(
-		found,
-		func(n int) bool { return reached[n] },
-	); len(r.wrong) != 2 ||
-		!strings.Contains(r.markdown(), "| a.go:20, `f` | `y()` |") {
+	r = newReach(found, func(n int) bool { return reached[n] })
+	if len(r.wrong) != 2 || !strings.Contains(r.markdown(), "| a.go:20, `f` | `y()` |") {
 		t.Errorf("wrong %v, want what is not reached, and what is all the same", r.wrong)
 	}
 }

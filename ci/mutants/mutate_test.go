@@ -118,10 +118,11 @@ func TestOperators(t *testing.T) {
 					t.Errorf("no mutant %q among\n%s", want, strings.Join(got, "\n"))
 				}
 			}
-			if i := slices.IndexFunc(got, func(s string) bool {
+			i := slices.IndexFunc(got, func(s string) bool {
 				return strings.HasPrefix(s, "constant-changed: 77") ||
 					strings.Contains(s, "list[0] zero") && name == "struct"
-			}); i >= 0 {
+			})
+			if i >= 0 {
 				t.Errorf("%s: a capacity or a description was changed", got[i])
 			}
 		})

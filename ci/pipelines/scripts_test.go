@@ -315,10 +315,8 @@ func TestNoGo(t *testing.T) {
 	c := exec.CommandContext(t.Context(), bash, "./pull-request", filepath.Join(t.TempDir(), "artifacts"))
 	c.Env = []string{"PATH=" + bin}
 	out, err := c.CombinedOutput()
-	if code := exitCode(
-		t,
-		err,
-	); code != 2 || strings.Count(string(out), "\n") != 1 ||
+	code := exitCode(t, err)
+	if code != 2 || strings.Count(string(out), "\n") != 1 ||
 		!strings.Contains(string(out), "there is no program go") {
 		t.Errorf("exit code %d: %s", code, out)
 	}

@@ -17,10 +17,8 @@ func TestLabel(t *testing.T) {
 		var o struct {
 			Metadata struct{ Labels map[string]string }
 		}
-		if err := json.Unmarshal(
-			labelled,
-			&o,
-		); want &&
+		err := json.Unmarshal(labelled, &o)
+		if want &&
 			(err != nil || o.Metadata.Labels[Label] != "run" || o.Metadata.Labels[managedBy] != "authzconf") ||
 			!want && string(labelled) != raw {
 			t.Errorf("%s became %s", raw, labelled)

@@ -191,9 +191,10 @@ func (o Options) config(name string, servers []serverFolders) (*v1alpha4.Cluster
 		return nil, err
 	}
 	var text bytes.Buffer
-	if err := parsed.Execute(&text, map[string]any{
+	err = parsed.Execute(&text, map[string]any{
 		"Name": name, "Image": o.baseImage(), "Workers": o.Workers, "Servers": servers, "ByName": byName, "Added": string(raw),
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	c := &v1alpha4.Cluster{}

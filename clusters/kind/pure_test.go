@@ -116,10 +116,8 @@ func TestEditManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := pod.Spec.Containers[0]
-	if command := strings.Join(
-		c.Command,
-		" ",
-	); command != "kube-apiserver --allow-privileged=true --feature-gates=A=false --audit-log-mode=blocking" {
+	command := strings.Join(c.Command, " ")
+	if command != "kube-apiserver --allow-privileged=true --feature-gates=A=false --audit-log-mode=blocking" {
 		t.Errorf("command: %s", command)
 	}
 	if c.Image != "registry.k8s.io/kube-apiserver:v1.37.1" || pod.Metadata.Annotations[generation] != "second" {

@@ -29,10 +29,8 @@ func TestGivenAPIServers(t *testing.T) {
 	if err := b.CheckCells("b", "c"); err == nil || !strings.Contains(err.Error(), "there is no such cell; there are b, c") {
 		t.Errorf("a cell that there is not: %v", err)
 	}
-	if _, err := b.FindGivenAPIServer(
-		"a",
-	); err == nil ||
-		!strings.Contains(err.Error(), "--api-server /x=y: expected the path of a kube-apiserver") {
+	_, err := b.FindGivenAPIServer("a")
+	if err == nil || !strings.Contains(err.Error(), "--api-server /x=y: expected the path of a kube-apiserver") {
 		t.Errorf("a program that there is not: %v", err)
 	}
 	for _, bad := range []string{"a=", "a=/again", "", "/twice"} {

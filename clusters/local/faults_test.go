@@ -146,13 +146,8 @@ func TestProcessesThatDoNotStart(t *testing.T) {
 	t.Run("kube-apiserver panics", func(t *testing.T) {
 		err := startFails(t.Context(), t, Options{KubeAPIServerPath: script(t,
 			`for i in $(seq 300); do echo "noise $i" >&2; done; echo "panic: oh no" >&2; echo "goroutine 1" >&2; exit 2`)})
-		if failed := wantProcessError(
-			t,
-			err,
-			"panic: oh no",
-			"exit status 2",
-		); failed.Reason != "panic: oh no" ||
-			len(failed.LogTail) != errorLogLines {
+		failed := wantProcessError(t, err, "panic: oh no", "exit status 2")
+		if failed.Reason != "panic: oh no" || len(failed.LogTail) != errorLogLines {
 			t.Errorf("reason %q, %d lines", failed.Reason, len(failed.LogTail))
 		}
 	})

@@ -370,10 +370,11 @@ func TestMirrorFolder(t *testing.T) {
 	if err := WriteFile(file, archive); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(
+	err = WriteFile(
 		filepath.Join(filepath.Dir(file), "SHA256SUMS"),
 		fmt.Appendf(nil, "%s  %s\n", sum(archive), filepath.Base(file)),
-	); err != nil {
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	found, err := b.find(t.Context(), pinned)

@@ -200,9 +200,10 @@ func TestPKI(t *testing.T) {
 			if (err == nil) != test.accepted {
 				t.Errorf("verified: %v, want accepted %t", err, test.accepted)
 			}
-			if _, err := cert.Verify(x509.VerifyOptions{
+			_, err = cert.Verify(x509.VerifyOptions{
 				Roots: roots, KeyUsages: []x509.ExtKeyUsage{test.usage}, CurrentTime: now.Add(keyLifetime + time.Hour),
-			}); err == nil {
+			})
+			if err == nil {
 				t.Error("it never expires")
 			}
 		})

@@ -65,10 +65,10 @@ func TestNames(t *testing.T) {
 			t.Errorf("a cell of %s is called %s (expected %s)", provider, got, want)
 		}
 	}
-	if got, want := Help(
+	got, want := Help(
 		func(can clusters.Capabilities) bool { return can.Recorder },
-	), "local (etcd and kube-apiserver as child processes)"; !strings.HasPrefix(got, want) ||
-		strings.Contains(got, "existing") {
+	), "local (etcd and kube-apiserver as child processes)"
+	if !strings.HasPrefix(got, want) || strings.Contains(got, "existing") {
 		t.Errorf("%s (expected %s, and no provider without the recorder)", got, want)
 	}
 }

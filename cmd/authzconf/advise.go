@@ -113,11 +113,12 @@ func (f *adviseFlags) run(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	if err := render(c.OutOrStdout(), "advice", struct {
+	err = render(c.OutOrStdout(), "advice", struct {
 		*advice.Advice
 		Present   []map[string]any
 		Manifests string
-	}{a, present, string(manifests)}); err != nil {
+	}{a, present, string(manifests)})
+	if err != nil {
 		return invalid(err)
 	}
 	if f.verify {
@@ -162,12 +163,13 @@ func (f *adviseFlags) try(
 	if err != nil {
 		return invalid(err)
 	}
-	if err := render(c.OutOrStdout(), "tried advice", struct {
+	err = render(c.OutOrStdout(), "tried advice", struct {
 		*verification.Findings
 		Sent, All, Neighbours int
 		Without               map[string]int
 		Reviewed              bool
-	}{result, len(observations), all, len(neighbours), gaps, f.live != nil}); err != nil {
+	}{result, len(observations), all, len(neighbours), gaps, f.live != nil})
+	if err != nil {
 		return invalid(err)
 	}
 	return failedIf(len(result.Wrong) > 0)
@@ -259,11 +261,12 @@ func findManifests(path string) (files []string, err error) {
 func (f *adviseFlags) printHolders(c *cobra.Command, present []map[string]any) error {
 	holders, dangling := advice.Holders(present)
 	active := slices.DeleteFunc(slices.Clone(holders), advice.Holder.Idle)
-	if err := printAs(c.OutOrStdout(), f.output, "holders", struct {
+	err := printAs(c.OutOrStdout(), f.output, "holders", struct {
 		Holders  []advice.Holder   `json:"holders"`
 		Shown    []advice.Holder   `json:"-"`
 		Dangling []advice.Dangling `json:"dangling,omitempty"`
-	}{holders, active, dangling}); err != nil {
+	}{holders, active, dangling})
+	if err != nil {
 		return invalid(err)
 	}
 	if i := slices.IndexFunc(dangling, func(d advice.Dangling) bool { return !d.BuiltIn }); i >= 0 && f.kubeconfig == "" {

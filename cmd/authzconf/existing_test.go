@@ -94,10 +94,8 @@ func TestExistingAdvise(t *testing.T) {
 	}
 	plane, client, log := foreign(t)
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt", Namespace: "default"}}
-	if _, err := client.CoreV1().
-		ConfigMaps("default").
-		Create(t.Context(), kept, metav1.CreateOptions{}); err != nil &&
-		!apierrors.IsAlreadyExists(err) {
+	_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), kept, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	// It takes a moment until a grant is in force.

@@ -59,9 +59,8 @@ func TestIssue(t *testing.T) {
 		t.Errorf("what is left to chance is news:\n%s", text)
 	}
 	d.Changed = nil
-	if text, _ := describeIssue(
-		d,
-	); !strings.HasPrefix(text, "# kube-apiserver v1.38.0+source.0 does everything as v1.37.1 does\n") ||
+	text, _ = describeIssue(d)
+	if !strings.HasPrefix(text, "# kube-apiserver v1.38.0+source.0 does everything as v1.37.1 does\n") ||
 		strings.Contains(text, "What changed") {
 		t.Errorf("nothing changed:\n%s", text)
 	}

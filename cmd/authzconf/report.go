@@ -46,10 +46,11 @@ func newReportDiff() *cobra.Command {
 			_, err = fmt.Fprint(c.OutOrStdout(), text)
 			return errors.Join(invalid(err), failedIf(len(d.News()) > 0))
 		}
-		if err := render(c.OutOrStdout(), "difference", struct {
+		err = render(c.OutOrStdout(), "difference", struct {
 			*conformance.BehaviourDiff
 			Whole bool
-		}{d, whole}); err != nil {
+		}{d, whole})
+		if err != nil {
 			return invalid(err)
 		}
 		return failedIf(len(d.Changed) > 0)

@@ -88,12 +88,13 @@ func (f *reproduceFlags) run(c *cobra.Command, finding *findings.Finding) error 
 		return err
 	}
 	out := concludeTries(tries)
-	if err := render(c.OutOrStdout(), "reproduced", struct {
+	err = render(c.OutOrStdout(), "reproduced", struct {
 		*findings.Finding
 		Tried      []reproduced
 		Seen       findings.Occurrence
 		Kubernetes string
-	}{finding, tries, out, f.matrix.Kubernetes[0]}); err != nil {
+	}{finding, tries, out, f.matrix.Kubernetes[0]})
+	if err != nil {
 		return invalid(err)
 	}
 	return exitWith(

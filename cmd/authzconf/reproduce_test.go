@@ -60,9 +60,8 @@ func TestReproduced(t *testing.T) {
 				}
 				file.Seen[f.ID][release.Minor], file.Servers[release.Minor] = string(got), release.Version
 			})
-			if raw, err := yaml.Marshal(
-				file,
-			); err != nil ||
+			raw, err := yaml.Marshal(file)
+			if err != nil ||
 				*update && os.WriteFile(triedFile, append([]byte(triedHead), raw...), 0o644) != nil {
 				t.Fatalf("%s cannot be written (%v)", triedFile, err)
 			}

@@ -51,11 +51,8 @@ func TestExplore(t *testing.T) {
 		changed bool
 		want    string
 	}{{false, ""}, {true, "its digest is not the one"}} {
-		if got := strings.Join(
-			verify(t, made, change.changed),
-			"\n",
-		); !strings.Contains(got, change.want) ||
-			(got == "") != (change.want == "") {
+		got := strings.Join(verify(t, made, change.changed), "\n")
+		if !strings.Contains(got, change.want) || (got == "") != (change.want == "") {
 			t.Errorf("verify: %q, want %q", got, change.want)
 		}
 	}

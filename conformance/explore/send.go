@@ -280,10 +280,11 @@ func (r *sender) sendSteps(ctx context.Context, h *host, p *preparedCase) (*verd
 		r.grants.put(p.bound, i)
 		p.sent = append(p.sent, sentRequest{step: i})
 		s := &p.sent[len(p.sent)-1]
-		if err := h.target.Observe(ctx, &s.observation, func() (err error) {
+		err := h.target.Observe(ctx, &s.observation, func() (err error) {
 			s.observation, s.hangUp, err = request(ctx, h.front, h.target.Host(), p.bound, i)
 			return err
-		}); err != nil {
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

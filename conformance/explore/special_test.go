@@ -46,7 +46,7 @@ func TestSpecials(t *testing.T) {
 			inTurn(t, b)
 		}
 	}
-	if want := []string{
+	want := []string{
 		"0000",
 		"0001-expired",
 		"0002-before",
@@ -56,10 +56,8 @@ func TestSpecials(t *testing.T) {
 		"0005-edged",
 		"0006-crowded",
 		"0007-balanced",
-	}; !slices.Equal(
-		names,
-		want,
-	) {
+	}
+	if !slices.Equal(names, want) {
 		t.Errorf("batches %v, want %v", names, want)
 	}
 	if total != p.o.Cases {

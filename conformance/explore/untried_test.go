@@ -14,9 +14,8 @@ func TestDescribeUntried(t *testing.T) {
 		p := NewPlan(Options{Cells: []server.Options{{Cell: verdicts.Cell{Name: "c", Kubernetes: "1.37"}}}, Cases: cases, Seed: 1}).(*plan)
 		return p.cells[0].describeUntried()
 	}
-	if got := describe(
-		400,
-	); !strings.Contains(got, "c: not tried: what has expired, a server that was restarted, a chain that was reloaded") ||
+	got := describe(400)
+	if !strings.Contains(got, "c: not tried: what has expired, a server that was restarted, a chain that was reloaded") ||
 		!strings.Contains(got, "two servers side by side; all batches of --cases 8000 ") {
 		t.Errorf("400 cases: %q", got)
 	}

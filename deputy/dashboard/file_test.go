@@ -92,13 +92,8 @@ func TestParseTrail(t *testing.T) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	strict := &TrailFormat{Fields: RowFields{Actor: "actor.sub", Verb: "verb"}}
-	if rows, err := strict.ParseTrail(
-		"trail",
-		[]byte(`{"actor.sub": "alice@corp", "verb": "delete"}`),
-		1,
-		0,
-	); err != nil ||
-		rows[0].Actor != "alice@corp" {
+	rows, err = strict.ParseTrail("trail", []byte(`{"actor.sub": "alice@corp", "verb": "delete"}`), 1, 0)
+	if err != nil || rows[0].Actor != "alice@corp" {
 		t.Errorf("a key with a dot: %+v, %v", rows, err)
 	}
 	for text, want := range map[string]string{
@@ -130,14 +125,8 @@ func TestParseTwoClusters(t *testing.T) {
 		{"cluster: west", "cluster: north", `cluster "north": expected east or west`},
 		{"trail: {", "trail: {cluster: east, ", "with --clusters rows call clusters by these names"},
 	} {
-		if _, err := Parse(
-			"f.yaml",
-			[]byte(strings.Replace(text, c.from, c.to, 1)),
-			people,
-			"east",
-			"west",
-		); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
+		_, err := Parse("f.yaml", []byte(strings.Replace(text, c.from, c.to, 1)), people, "east", "west")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.to, err)
 		}
 	}

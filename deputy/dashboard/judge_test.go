@@ -81,10 +81,8 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	if got := judgeEvents(
-		t,
-		[]json.RawMessage{look, review, deletion, fences[0], fences[2]},
-	); !strings.Contains(
+	got := judgeEvents(t, []json.RawMessage{look, review, deletion, fences[0], fences[2]})
+	if !strings.Contains(
 		got,
 		"unknown: the audit log does not show the request past the dashboard that was sent before request 2",
 	) {

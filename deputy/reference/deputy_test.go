@@ -105,9 +105,8 @@ func TestDeputy(t *testing.T) {
 			if diff := cmp.Diff(c.want, identity(*got)); diff != "" {
 				t.Error(diff)
 			}
-			if id := got.Get(
-				"Audit-Id",
-			); id != rows[0].AuditID || id == "mine" || rows[0].Actor != c.user.Subject ||
+			id := got.Get("Audit-Id")
+			if id != rows[0].AuditID || id == "mine" || rows[0].Actor != c.user.Subject ||
 				rows[0].URI != "/api/v1/pods?limit=5" {
 				t.Errorf("audit ID %q, row %+v", id, rows[0])
 			}
@@ -133,10 +132,8 @@ func TestDefaultTier(t *testing.T) {
 			t.Errorf("%q: code %d, %q, want %s", groups, code, got.Get("Impersonate-Group"), want)
 		}
 	}
-	if _, err := reference.New(
-		reference.Options{DefaultTier: "owner"},
-	); err == nil ||
-		!strings.Contains(err.Error(), `there is no tier "owner"`) {
+	_, err := reference.New(reference.Options{DefaultTier: "owner"})
+	if err == nil || !strings.Contains(err.Error(), `there is no tier "owner"`) {
 		t.Error(err)
 	}
 }

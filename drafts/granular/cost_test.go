@@ -81,10 +81,10 @@ func (p payer) sender(t testing.TB, b *Bench, g *gate, n int) (a actor, send fun
 		t.Fatal(err)
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: subject}}
-	if _, err = b.client.CoreV1().
+	_, err = b.client.CoreV1().
 		ConfigMaps(a.namespace).
-		Create(t.Context(), object, metav1.CreateOptions{}); err != nil &&
-		!apierrors.IsAlreadyExists(err) {
+		Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	body, err := p.patch(n)

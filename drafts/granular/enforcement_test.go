@@ -146,7 +146,7 @@ func reviewsOfOneself(t *testing.T, b *Bench) {
 // each condition gets its own permission.
 func followsTheSchema(t *testing.T, b *Bench) {
 	crd := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict([]byte(`
+	err := yaml.UnmarshalStrict([]byte(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: gizmos.granular.authzconf.dev}
@@ -157,7 +157,8 @@ spec:
   versions:
     - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {status: {type: object, properties: {conditions: {
         type: array, items: {type: object, required: [type], properties: {type: {type: string}, status: {type: string}}}}}}}}}}
-`), &crd.Object); err != nil {
+`), &crd.Object)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.admin.Resource(crds).Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
@@ -181,10 +182,11 @@ spec:
 			"conditions": []any{map[string]any{"type": "A", "status": "0"}, map[string]any{"type": "B", "status": "0"}},
 		},
 	}}
-	if err := poll(t.Context(), "the custom resource", func(ctx context.Context) (bool, error) {
+	err = poll(t.Context(), "the custom resource", func(ctx context.Context) (bool, error) {
 		_, err := b.admin.Resource(gizmos).Namespace(a.namespace).Create(ctx, object, metav1.CreateOptions{})
 		return err == nil, ignoreNotFound(err)
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	client := dynamic.NewForConfigOrDie(g.config(a.token)).Resource(gizmos).Namespace(a.namespace)
@@ -228,8 +230,9 @@ spec:
 		if conditions["x-kubernetes-list-map-keys"] == nil {
 			delete(conditions, "x-kubernetes-list-map-keys")
 		}
-		if _, err := b.admin.Resource(crds).
-			Update(t.Context(), &unstructured.Unstructured{Object: document}, metav1.UpdateOptions{}); err != nil {
+		_, err = b.admin.Resource(crds).
+			Update(t.Context(), &unstructured.Unstructured{Object: document}, metav1.UpdateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if keyed {

@@ -78,13 +78,14 @@ func enforcesExcludedValues(t *testing.T, b *Bench) {
 		}
 	}
 	policies := Enforcement{Kind: Policies}
-	if policies.Descriptions, err = permissions.Parse("mode.yaml", []byte(`kind: FieldPermissions
+	policies.Descriptions, err = permissions.Parse("mode.yaml", []byte(`kind: FieldPermissions
 resources:
   - group: granular.authzconf.dev
     versions: [v1]
     resource: widgets
     fields: [{path: spec, verb: specification}, {path: spec.mode, verb: automation, excludedValues: [auto]}]
-`)); err != nil {
+`))
+	if err != nil {
 		t.Fatal(err)
 	}
 	ofMode := slices.DeleteFunc(all, func(s *Scenario) bool { return s.ID == "items-of-a-list" || s.ID == "two-fields" })

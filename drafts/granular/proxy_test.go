@@ -249,9 +249,9 @@ spec:
 		t.Fatal(err)
 	}
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
-	if _, err := b.admin.Resource(crds).
-		Create(t.Context(), crd, strict); err == nil ||
-		!strings.Contains(err.Error(), "x-kubernetes-permission-verb") {
+	_, err = b.admin.Resource(crds).
+		Create(t.Context(), crd, strict)
+	if err == nil || !strings.Contains(err.Error(), "x-kubernetes-permission-verb") {
 		t.Errorf("strictly: %v", err)
 	}
 	created, err := b.admin.Resource(crds).

@@ -16,13 +16,8 @@ func TestCount(t *testing.T) {
 	c := peer(t, r.Kubeconfig(Front), true)
 	ask := func(p Point, body string) {
 		t.Helper()
-		if code, answer, err := send(
-			c,
-			http.MethodPost,
-			r.URL(p),
-			strings.NewReader(body),
-		); err != nil || code != http.StatusOK ||
-			!strings.Contains(answer, `"allowed":false`) {
+		code, answer, err := send(c, http.MethodPost, r.URL(p), strings.NewReader(body))
+		if err != nil || code != http.StatusOK || !strings.Contains(answer, `"allowed":false`) {
 			t.Fatalf("%d %s, %v", code, answer, err)
 		}
 	}

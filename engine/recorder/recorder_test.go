@@ -165,10 +165,8 @@ func TestStartFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(
-		Options{Listener: l, Scripts: map[Point]Script{"No/Point": nil}},
-	); err == nil ||
-		!strings.Contains(err.Error(), `"No/Point"`) {
+	_, err = Start(Options{Listener: l, Scripts: map[Point]Script{"No/Point": nil}})
+	if err == nil || !strings.Contains(err.Error(), `"No/Point"`) {
 		t.Errorf("a bad point: %v", err)
 	}
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
@@ -183,13 +181,13 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 	// Connections that are idle, of both protocols, and one that never speaks.
 	for _, http2 := range []bool{true, false} {
-		if code, _, err := send(
+		code, _, err := send(
 			peer(t, r.Kubeconfig(Front), http2),
 			http.MethodPost,
 			r.URL(Front),
 			strings.NewReader(nodeAgentReview),
-		); err != nil ||
-			code != http.StatusOK {
+		)
+		if err != nil || code != http.StatusOK {
 			t.Fatalf("%d, %v", code, err)
 		}
 	}
@@ -226,13 +224,8 @@ func TestListenerThatDies(t *testing.T) {
 	}
 	r := startRecorder(t, Options{Listener: l})
 	c := peer(t, r.Kubeconfig(Front), true)
-	if code, _, err := send(
-		c,
-		http.MethodPost,
-		r.URL(Front),
-		strings.NewReader(nodeAgentReview),
-	); err != nil || code != http.StatusOK ||
-		r.Err() != nil {
+	code, _, err := send(c, http.MethodPost, r.URL(Front), strings.NewReader(nodeAgentReview))
+	if err != nil || code != http.StatusOK || r.Err() != nil {
 		t.Fatalf("%d, %v, %v", code, err, r.Err())
 	}
 	if err := l.Close(); err != nil {

@@ -113,20 +113,22 @@ func (s *Server) register(ctx context.Context, client kubernetes.Interface, serv
 		if m.Nodes != nil && *m.Nodes != s.can.Nodes {
 			continue
 		}
-		if err := api.Post().
+		err := api.Post().
 			AbsPath(m.Path).
 			SetHeader("Content-Type", "application/json").
 			Body([]byte(m.Object)).
 			Do(ctx).
-			Error(); err != nil {
+			Error()
+		if err != nil {
 			return err
 		}
 	}
 	var last error
-	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, aggregatedTimeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, aggregatedTimeout, true, func(ctx context.Context) (bool, error) {
 		last = errors.Join(api.Get().AbsPath(aggregatedPath).Do(ctx).Error(), s.aggregated.probe(ctx, client))
 		return last == nil, nil
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("not served after %s: %w", aggregatedTimeout, errors.Join(err, last))
 	}
 	return nil
@@ -233,9 +235,10 @@ const (
 // probe fails until the API server asks both webhooks. Whom they are told of is nobody's of a scenario.
 func (a *aggregated) probe(ctx context.Context, client kubernetes.Interface) error {
 	for _, which := range []string{"true", "mutating"} {
-		if _, err := client.CoreV1().ConfigMaps(aggregatedSpace).Create(ctx, &corev1.ConfigMap{
+		_, err := client.CoreV1().ConfigMaps(aggregatedSpace).Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: aggregatedService, Labels: map[string]string{admissionLabel: which}},
-		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
 			return err
 		}
 		a.mu.Lock()

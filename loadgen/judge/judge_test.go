@@ -117,9 +117,8 @@ func TestComparisonThatNeverRan(t *testing.T) {
 	thresholds.Comparisons = map[string]Margins{"gate": {P50: 0.05}, "same": {}, "arbitrary": {P50: 0.1}, "warm": {}}
 	result := Judge(simulated.Sound().Run(), thresholds)
 	const want = "comparison: not judged: the profile has the comparison, and no block of it ran"
-	if text := reasonsText(
-		result,
-	); result.Outcome != Inconclusive || !strings.Contains(text, "arbitrary: "+want) || !strings.Contains(text, "warm: "+want) || strings.Contains(text, "gate: "+want) ||
+	text := reasonsText(result)
+	if result.Outcome != Inconclusive || !strings.Contains(text, "arbitrary: "+want) || !strings.Contains(text, "warm: "+want) || strings.Contains(text, "gate: "+want) ||
 		strings.Contains(text, "same: "+want) {
 		t.Error(text)
 	}
@@ -169,10 +168,8 @@ func TestAADiffersAndTrends(t *testing.T) {
 			inOne.Blocks[i].Server = "gate-off"
 		}
 	}
-	if result := Judge(
-		inOne,
-		allOf(),
-	); result.Outcome != Inconclusive ||
+	result := Judge(inOne, allOf())
+	if result.Outcome != Inconclusive ||
 		!strings.Contains(reasonsText(result), "same has one process on both sides") {
 		t.Error(reasonsText(result))
 	}

@@ -70,10 +70,8 @@ func TestCountsAlone(t *testing.T) {
 	if result := Judge(r, Thresholds{MinPairs: 2, MinStarts: 1}); result.Outcome != Passed {
 		t.Error(reasonsText(result))
 	}
-	if result := Judge(
-		r,
-		Thresholds{MinPairs: 2, MinStarts: 1, Limits: Limits{P99: run.Duration(time.Second)}},
-	); result.Outcome != Inconclusive {
+	result := Judge(r, Thresholds{MinPairs: 2, MinStarts: 1, Limits: Limits{P99: run.Duration(time.Second)}})
+	if result.Outcome != Inconclusive {
 		t.Errorf("a limit of latency: %s", reasonsText(result))
 	}
 }

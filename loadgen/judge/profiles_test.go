@@ -31,10 +31,8 @@ func TestProfileDifference(t *testing.T) {
 		t.Errorf("a profile differs from itself: %v", same.Differ)
 	}
 	with, without := &run.Block{Profiles: map[string]run.CPUProfile{"API server": a}}, &run.Block{}
-	if got := compareProfiles(
-		[]pair{{a: []*run.Block{with}, b: with}, {a: []*run.Block{with}, b: without}},
-	); len(got) != 1 ||
-		got[0].SamplesB != 1000 {
+	got := compareProfiles([]pair{{a: []*run.Block{with}, b: with}, {a: []*run.Block{with}, b: without}})
+	if len(got) != 1 || got[0].SamplesB != 1000 {
 		t.Errorf("the last pair with both: %v", got)
 	}
 }

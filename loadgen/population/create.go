@@ -140,15 +140,17 @@ func otherBinding(i int) object {
 // agents creates the accounts of a variant's agents, their pods and their tokens.
 func (b *builder) agents(ctx context.Context, variant profile.Variant) ([][]string, error) {
 	ns, n := space(variant), b.profile.Identities()+1
-	if err := b.createAll(ctx, b.profile.Accounts()+1, "serviceaccounts/"+ns+"/", func(i int) object {
+	account := func(i int) object {
 		return &corev1.ServiceAccount{ObjectMeta: meta(ns, accountName(i))}
-	}); err != nil {
+	}
+	if err := b.createAll(ctx, b.profile.Accounts()+1, "serviceaccounts/"+ns+"/", account); err != nil {
 		return nil, err
 	}
-	if err := b.createAll(ctx, n, "pods/"+ns+"/", func(i int) object {
+	agent := func(i int) object {
 		node, account := sender(b.profile, i)
 		return pod(ns, agentName(i), node, account)
-	}); err != nil {
+	}
+	if err := b.createAll(ctx, n, "pods/"+ns+"/", agent); err != nil {
 		return nil, err
 	}
 	tokens := make([][]string, n)
@@ -327,14 +329,15 @@ func (b *builder) grant(ctx context.Context, variant profile.Variant, first bool
 				continue
 			}
 		}
-		if err := errors.Join(b.create(ctx, &rbacv1.ClusterRole{
+		err := errors.Join(b.create(ctx, &rbacv1.ClusterRole{
 			ObjectMeta: meta("", name),
 			Rules:      []rbacv1.PolicyRule{{Verbs: g.Verbs, APIGroups: g.APIGroups, Resources: g.Resources}},
 		}), b.create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: meta("", name),
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: g.Subject.Group}},
-		})); err != nil {
+		}))
+		if err != nil {
 			return err
 		}
 	}

@@ -206,10 +206,8 @@ func TestBrokenStorage(t *testing.T) {
 func TestShared(t *testing.T) {
 	b := &builder{client: fake.NewClientset(), profile: few(), Place: Place{Shared: true, Kwok: true}}
 	node := b.node(4).(*corev1.Node)
-	if err := b.create(
-		t.Context(),
-		node,
-	); err != nil || node.Annotations[kwokKey] != "fake" ||
+	err := b.create(t.Context(), node)
+	if err != nil || node.Annotations[kwokKey] != "fake" ||
 		node.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
 		t.Fatalf("%v: %+v", err, node)
 	}

@@ -98,17 +98,12 @@ func TestAssociatedNode(t *testing.T) {
 			if low != c.identities || high != c.identities {
 				t.Errorf("%d to %d identity checks, want %d", low, high, c.identities)
 			}
-			if low, high = predictedRange(
-				got,
-				"associated-node",
-				"impersonate-on:associated-node:list",
-			); low != c.actions ||
-				high != c.actions {
+			low, high = predictedRange(got, "associated-node", "impersonate-on:associated-node:list")
+			if low != c.actions || high != c.actions {
 				t.Errorf("%d to %d action checks, want %d", low, high, c.actions)
 			}
-			if n := int64(
-				c.p.Agents(),
-			); got.First != n || int64(got.Agents) != n || got.Most != c.rounds ||
+			n := int64(c.p.Agents())
+			if got.First != n || int64(got.Agents) != n || got.Most != c.rounds ||
 				got.Requests != n*int64(c.rounds) {
 				t.Errorf("%+v", got)
 			}

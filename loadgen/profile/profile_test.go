@@ -137,11 +137,8 @@ func TestAdjusted(t *testing.T) {
 	if _, err := p.Adjusted(Adjust{}, given("every")); err == nil || !strings.HasPrefix(err.Error(), "--every: every 0s: expected") {
 		t.Errorf("every 0 s: %v", err)
 	}
-	if _, err := p.Adjusted(
-		Adjust{Every: 5 * time.Second},
-		given("every"),
-	); err == nil ||
-		!strings.Contains(err.Error(), "asks every 5s per agent") {
+	_, err = p.Adjusted(Adjust{Every: 5 * time.Second}, given("every"))
+	if err == nil || !strings.Contains(err.Error(), "asks every 5s per agent") {
 		t.Errorf("every 5 s: %v", err)
 	}
 	q, err := p.Adjusted(Adjust{
@@ -165,21 +162,15 @@ func TestAdjusted(t *testing.T) {
 	if p.Agents() != 240 || len(p.Comparisons) != 3 {
 		t.Error("the profile itself changed")
 	}
-	if fewer, err := p.Adjusted(
-		Adjust{Pairs: 1},
-		given("pairs"),
-	); err != nil || fewer.Pairs != 1 || fewer.Starts != 1 ||
-		fewer.Declared != p.Declared {
+	fewer, err := p.Adjusted(Adjust{Pairs: 1}, given("pairs"))
+	if err != nil || fewer.Pairs != 1 || fewer.Starts != 1 || fewer.Declared != p.Declared {
 		t.Errorf("one pair: %v, %+v", err, fewer)
 	}
 	if aa := q.Comparisons[0]; aa.A.Server != GateOffServer || aa.B.Server != "gate-off-2" {
 		t.Errorf("the A/A pair is of %+v", aa)
 	}
-	if _, err := p.Adjusted(
-		Adjust{Variants: []string{"denied"}},
-		given("variants"),
-	); err == nil ||
-		!strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
+	_, err = p.Adjusted(Adjust{Variants: []string{"denied"}}, given("variants"))
+	if err == nil || !strings.HasPrefix(err.Error(), "--variants denied: the profile test has none,") {
 		t.Errorf("a variant that is not there: %v", err)
 	}
 	if _, err := p.Adjusted(Adjust{Variants: []string{"none", "associated-node"}}, given("variants")); err == nil {

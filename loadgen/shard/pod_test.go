@@ -203,11 +203,8 @@ func TestCompareClock(t *testing.T) {
 		w.Header().Set("Date", "Mon, 02 Jan 2006 15:04:05 GMT")
 	}))
 	defer stands.Close()
-	if _, err := compareClock(
-		t.Context(),
-		&rest.Config{Host: stands.URL},
-	); err == nil ||
-		!strings.Contains(err.Error(), "has ended within") {
+	_, err = compareClock(t.Context(), &rest.Config{Host: stands.URL})
+	if err == nil || !strings.Contains(err.Error(), "has ended within") {
 		t.Errorf("a clock that stands: %v", err)
 	}
 }

@@ -33,11 +33,8 @@ func TestRender(t *testing.T) {
 		*pod.AutomountServiceAccountToken {
 		t.Errorf("rendered %+v", job)
 	}
-	if _, job, err := render(
-		1,
-		time.Hour,
-		"example.com/authzconf:1",
-	); err != nil || job.Spec.Template.Spec.Containers[0].Image != "example.com/authzconf:1" ||
+	_, job, err = render(1, time.Hour, "example.com/authzconf:1")
+	if err != nil || job.Spec.Template.Spec.Containers[0].Image != "example.com/authzconf:1" ||
 		job.Spec.Template.Spec.Containers[0].ImagePullPolicy != corev1.PullIfNotPresent {
 		t.Errorf("with an image: %v, %+v", err, job)
 	}
@@ -77,9 +74,8 @@ func TestAwaitRunning(t *testing.T) {
 	waits := jobOf(pod("a", "0", corev1.PodRunning), pod("b", "1", corev1.PodPending))
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := waits.awaitRunning(
-		short,
-	); err == nil || !strings.Contains(err.Error(), "1 of the 2 shards run after") ||
+	err := waits.awaitRunning(short)
+	if err == nil || !strings.Contains(err.Error(), "1 of the 2 shards run after") ||
 		!strings.Contains(err.Error(), "b is Pending") {
 		t.Errorf("a pod that does not run: %v", err)
 	}
@@ -151,10 +147,8 @@ func TestNext(t *testing.T) {
 	}
 	late, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errLost)
 	defer cancel()
-	if _, err := j.next(
-		late,
-		1,
-	); !errors.Is(err, errLost) || !strings.Contains(err.Error(), "shard 1 of 2") ||
+	_, err := j.next(late, 1)
+	if !errors.Is(err, errLost) || !strings.Contains(err.Error(), "shard 1 of 2") ||
 		!strings.Contains(err.Error(), "its pod b is Running") {
 		t.Errorf("silent: %v", err)
 	}

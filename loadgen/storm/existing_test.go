@@ -329,16 +329,14 @@ func TestExistingRefused(t *testing.T) {
 // TestExistingNode checks that an existing node of the same name is not used, and stays.
 func TestExistingNode(t *testing.T) {
 	plane, client := foreign(t)
-	if _, err := client.CoreV1().
+	_, err := client.CoreV1().
 		Nodes().
-		Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "storm-000003"}}, metav1.CreateOptions{}); err != nil {
+		Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "storm-000003"}}, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Execute(
-		t.Context(),
-		inExisting(t, plane.KubeconfigPath(), "r"),
-	); err == nil ||
-		!strings.Contains(err.Error(), `nodes "storm-000003" already exists`) {
+	_, err = Execute(t.Context(), inExisting(t, plane.KubeconfigPath(), "r"))
+	if err == nil || !strings.Contains(err.Error(), `nodes "storm-000003" already exists`) {
 		t.Errorf("got %v", err)
 	}
 	if err := client.CoreV1().Nodes().Delete(t.Context(), "storm-000003", metav1.DeleteOptions{}); err != nil {

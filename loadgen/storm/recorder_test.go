@@ -80,11 +80,8 @@ func TestCounts(t *testing.T) {
 	for _, p := range []recorder.Point{recorder.Front, recorder.Front, recorder.Back} {
 		r.arrive(p, "list")
 	}
-	if got := countReviews(
-		r.soFar().Arrived,
-		false,
-	); len(got) != 2 || got[0].Decision != "Allow" || got[0].Count != 1 ||
-		got[1].Decision != "NoOpinion" {
+	got := countReviews(r.soFar().Arrived, false)
+	if len(got) != 2 || got[0].Decision != "Allow" || got[0].Count != 1 || got[1].Decision != "NoOpinion" {
 		t.Errorf("%+v", got)
 	}
 	if got := countReviews(r.soFar().Arrived, true); len(got) != 1 || got[0].Decision != "unseen" || got[0].Count != 2 {

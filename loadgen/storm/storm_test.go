@@ -317,12 +317,8 @@ func TestUnreconciled(t *testing.T) {
 	if got := reconcile(block(), 8, counterFacts{attempts: true}); len(got) != 0 {
 		t.Errorf("what agrees: %v", got)
 	}
-	if got := reconcile(
-		block(),
-		9,
-		counterFacts{attempts: true},
-	); len(got) != 1 ||
-		got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
+	got := reconcile(block(), 9, counterFacts{attempts: true})
+	if len(got) != 1 || got[0] != "the recorder received 8 reviews, the API server says it sent 9" {
 		t.Errorf("one more sent: %v", got)
 	}
 	// A review that the server gave up may be in both counts, or in one of them.
@@ -335,11 +331,8 @@ func TestUnreconciled(t *testing.T) {
 	}
 	b := block()
 	b.Attempts[0].Count = 2
-	if got := reconcile(
-		b,
-		8,
-		counterFacts{attempts: true},
-	); len(got) != 1 ||
+	got = reconcile(b, 8, counterFacts{attempts: true})
+	if len(got) != 1 ||
 		!strings.Contains(got[0], "mode legacy, allowed: the recorder received 3 reviews, the API server counted 2") {
 		t.Errorf("one less counted: %v", got)
 	}

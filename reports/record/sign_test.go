@@ -118,10 +118,8 @@ func TestKeyFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ParseKey(
-		pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}),
-	); err == nil ||
-		!strings.Contains(err.Error(), "only Ed25519") {
+	_, err = ParseKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	if err == nil || !strings.Contains(err.Error(), "only Ed25519") {
 		t.Errorf("another algorithm: %v", err)
 	}
 	if _, err := ParseKey([]byte("x")); err == nil || !strings.Contains(err.Error(), "not a key in PEM") {

@@ -131,11 +131,8 @@ func TestAuthorizerPlan(t *testing.T) {
 	if err := log.Append(id, vectorSeen{}); err != nil {
 		t.Fatal(err)
 	}
-	if r := plan.Judge(
-		id,
-		log.View(),
-	); r.Verdict != verdicts.Invalid ||
-		!strings.HasPrefix(r.Reason, "it was not asked, or not all of it") {
+	r := plan.Judge(id, log.View())
+	if r.Verdict != verdicts.Invalid || !strings.HasPrefix(r.Reason, "it was not asked, or not all of it") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -25,7 +25,7 @@ func enforcing(t *testing.T) {
 		t.Fatalf("%s/go.mod does not require k8s.io/kubernetes %s, the newest that there is", enforcer, version)
 	}
 	path, b := filepath.Join(t.TempDir(), "enforcing-apiserver"), &local.Binaries{}
-	if _, err := b.GoOutput(
+	_, err = b.GoOutput(
 		t.Context(),
 		enforcer,
 		"test",
@@ -37,7 +37,8 @@ func enforcing(t *testing.T) {
 		"-o",
 		path,
 		".",
-	); err != nil {
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("TEST_ASSET_KUBE_APISERVER", path)

@@ -53,7 +53,7 @@ func TestActivationWindow(t *testing.T) {
 func (c *Cluster) countWrites(t *testing.T, u *User, code, next int) (n int, took time.Duration) {
 	t.Helper()
 	began := time.Now()
-	if err := until(t.Context(), fmt.Sprintf("a write is answered %d", next), func(ctx context.Context) (bool, error) {
+	err := until(t.Context(), fmt.Sprintf("a write is answered %d", next), func(ctx context.Context) (bool, error) {
 		r, err := c.Send(ctx, u, http.MethodPost, configMaps, "", configMap("anna"))
 		switch {
 		case err == nil && r.Code == code:
@@ -62,7 +62,8 @@ func (c *Cluster) countWrites(t *testing.T, u *User, code, next int) (n int, too
 			err = fmt.Errorf("a write is answered %d: %s", r.Code, r.Status())
 		}
 		return err == nil && r.Code == next, err
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return n, time.Since(began).Round(time.Millisecond)

@@ -39,10 +39,11 @@ func (c *Cluster) aggregate(t *testing.T, port int) {
 			t.Fatal(err)
 		}
 	}
-	if err := until(t.Context(), "requests are passed on", func(ctx context.Context) (bool, error) {
+	err := until(t.Context(), "requests are passed on", func(ctx context.Context) (bool, error) {
 		r, err := c.Send(ctx, nil, http.MethodGet, "/apis/things.example/v1", "", nil)
 		return r.Code == http.StatusOK, err
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -58,11 +58,12 @@ func overGranting(t testing.TB, cached bool) *Cluster {
 	if err := c.register(t.Context(), "ValidatingWebhookConfiguration", admitPath, "CREATE"); err != nil {
 		t.Fatal(err)
 	}
-	if err := until(t.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
+	err = until(t.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
 		before := c.Judged.Load()
 		err := c.create(ctx, &User{Name: costUser})
 		return c.Judged.Load() > before, err
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -212,7 +213,7 @@ func (c *Cluster) makePolicies(t testing.TB) {
 			"ValidatingAdmissionPolicyBinding": {"policyName": e.name, "validationActions": []string{"Audit"}},
 		} {
 			path := webhooksPath + map[string]string{"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings"}[kind]
-			if err := c.Make(
+			err := c.Make(
 				t.Context(),
 				Made{
 					path,
@@ -223,17 +224,19 @@ func (c *Cluster) makePolicies(t testing.TB) {
 						"spec":       spec,
 					},
 				},
-			); err != nil {
+			)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := until(t.Context(), "the policies are checked", func(ctx context.Context) (bool, error) {
+	err := until(t.Context(), "the policies are checked", func(ctx context.Context) (bool, error) {
 		if err := c.create(ctx, policyUser); err != nil {
 			return false, err
 		}
 		return len(c.checks(t)) == len(expressions), nil
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -36,11 +36,12 @@ func (c *Cluster) judgeCreates(t testing.TB) {
 		t.Fatal(err)
 	}
 	probe := &User{Name: "probe", Groups: []string{"system:masters"}} // whom no authorizer sees
-	if err := until(t.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
+	err := until(t.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
 		before := c.Judged.Load()
 		_, err := c.Send(ctx, probe, http.MethodPost, configMaps, "", configMap("probe"))
 		return c.Judged.Load() > before, err
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -120,7 +120,7 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 		plain.Args = append(plain.Args, "--audit-policy-file=metadata.yaml", "--audit-log-mode=blocking", "--audit-log-path="+o.Audit)
 	}
 	release := local.Newest()
-	if c.Server, err = server.Start(ctx, server.Options{
+	c.Server, err = server.Start(ctx, server.Options{
 		Cell: verdicts.Cell{
 			Name:       release.Minor + "-conditional",
 			Provider:   server.Local,
@@ -131,7 +131,8 @@ func Start(ctx context.Context, o StartOptions) (_ *Cluster, err error) {
 		FeatureGates: o.FeatureGates,
 		Binaries:     o.Binaries,
 		Plain:        plain,
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	if wrong := c.Witness.Mismatches; len(wrong) > 0 {

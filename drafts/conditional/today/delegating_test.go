@@ -70,10 +70,11 @@ func (c *Cluster) serveThings(t *testing.T, o thingsOptions) *thingsServer {
 		t.Fatal(err)
 	}
 	if s.authorizer = delegating; o.first != nil {
-		if s.authorizer, err = union.New(
+		s.authorizer, err = union.New(
 			union.NamedAuthorizer{AuthorizerName: "own", Authorizer: o.first},
 			union.NamedAuthorizer{AuthorizerName: "kube-apiserver", Authorizer: delegating},
-		); err != nil {
+		)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,10 +232,11 @@ func (c *Cluster) allowThings(t *testing.T, users ...string) {
 // waitForThings waits until a server answers a user with a code.
 func (s *thingsServer) waitForThings(t *testing.T, user string, code int) {
 	t.Helper()
-	if err := until(t.Context(), fmt.Sprintf("a request of %s is answered %d", user, code), func(ctx context.Context) (bool, error) {
+	err := until(t.Context(), fmt.Sprintf("a request of %s is answered %d", user, code), func(ctx context.Context) (bool, error) {
 		got, err := s.create(ctx, &User{Name: user}, "")
 		return got == code, err
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -329,12 +331,8 @@ func ownIsFirst(t *testing.T, c *Cluster) {
 			return authorizer.DecisionNoOpinion, "", nil
 		})},
 	)
-	if code, err := behind.create(
-		t.Context(),
-		&User{Name: "dora"},
-		"",
-	); err != nil || code != http.StatusForbidden ||
-		behind.asked.Load() != 1 {
+	code, err := behind.create(t.Context(), &User{Name: "dora"}, "")
+	if err != nil || code != http.StatusForbidden || behind.asked.Load() != 1 {
 		t.Errorf("an own authorizer without an opinion: code %d, %v, %d reviews; want 403 and 1", code, err, behind.asked.Load())
 	}
 }

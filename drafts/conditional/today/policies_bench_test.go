@@ -80,10 +80,11 @@ func BenchmarkCostOfPolicies(b *testing.B) {
 		b.Fatal(err)
 	}
 	u := &User{Name: costUser}
-	if err := until(b.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
+	err := until(b.Context(), "the admission webhook is called", func(ctx context.Context) (bool, error) {
 		err := c.create(ctx, u)
 		return judged.Load() > 0, err
-	}); err != nil {
+	})
+	if err != nil {
 		b.Fatal(err)
 	}
 	type measured struct {

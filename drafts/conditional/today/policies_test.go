@@ -116,10 +116,11 @@ func configMap(signer string) map[string]any {
 func (c *Cluster) writes(t *testing.T, u *User, code int) {
 	t.Helper()
 	last := Response{}
-	if err := until(t.Context(), fmt.Sprintf("a write is answered %d", code), func(ctx context.Context) (_ bool, err error) {
+	err := until(t.Context(), fmt.Sprintf("a write is answered %d", code), func(ctx context.Context) (_ bool, err error) {
 		last, err = c.Send(ctx, u, http.MethodPost, configMaps, "", configMap("anna"))
 		return last.Code == code, err
-	}); err != nil {
+	})
+	if err != nil {
 		t.Errorf("%v, but %d %s", err, last.Code, last.Status())
 	}
 }
@@ -209,15 +210,15 @@ func TestStaticFalse(t *testing.T) {
 	if want := []int{http.StatusUnprocessableEntity, http.StatusUnprocessableEntity}; !slices.Equal(codes, want) {
 		t.Errorf("the administrator's other writes are answered %v, want %v", codes, want)
 	}
-	if r, err := c.Send(
+	r, err := c.Send(
 		t.Context(),
 		admin,
 		http.MethodDelete,
 		webhooksPath+"validatingadmissionpolicybindings/never",
 		"",
 		nil,
-	); err != nil ||
-		r.Code != http.StatusOK {
+	)
+	if err != nil || r.Code != http.StatusOK {
 		t.Fatalf("the policy cannot be taken away: %d %s, %v", r.Code, r.Status(), err)
 	}
 	for _, u := range []*User{ann, admin} {

@@ -115,9 +115,8 @@ func TestJSON(t *testing.T) {
 	if _, err := Seed.AnswerConditions("u", chain(valid)); err == nil {
 		t.Error("conditions evaluate to conditions")
 	}
-	if _, err := Named(
-		"newest",
-	); err == nil ||
+	_, err = Named("newest")
+	if err == nil ||
 		err.Error() != `"newest" is not a revision of the wire (expected one of seed, merged, upstream)` {
 		t.Error(err)
 	}
@@ -153,10 +152,8 @@ func TestAdmissionRequest(t *testing.T) {
 		"an impersonatedRequest": {ImpersonatedRequest: &vectors.ImpersonatedRequest{}},
 	} {
 		var cannot *Inexpressible
-		if _, err := Upstream.AskConditions(
-			vectors.AuthorizationConditionsRequest{ConditionData: d},
-		); !errors.As(err, &cannot) ||
-			cannot.What != name {
+		_, err := Upstream.AskConditions(vectors.AuthorizationConditionsRequest{ConditionData: d})
+		if !errors.As(err, &cannot) || cannot.What != name {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

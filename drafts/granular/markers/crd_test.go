@@ -100,10 +100,8 @@ func TestCRDVersions(t *testing.T) {
 		}
 	}
 	bare := strings.ReplaceAll(goodCRD, schemaPrefix, "x-other-")
-	if _, err := ReadCRDs(
-		"f.yaml",
-		[]byte(bare),
-	); err == nil ||
+	_, err = ReadCRDs("f.yaml", []byte(bare))
+	if err == nil ||
 		err.Error() != "f.yaml: no field has a permission, expected x-kubernetes-permission-verb on one" {
 		t.Error(err)
 	}

@@ -89,15 +89,13 @@ func TestEmbedsAreListed(t *testing.T) {
 	}
 	verbs := set.Verbs()
 	i := slices.IndexFunc(verbs, func(v Verb) bool { return v.Verb == "granular:secrecy" })
-	if want := []string{
+	fields := []string{
 		"things.g spec.secret",
 		"sets.g spec.template.spec.secret",
 		"plans.g spec.set.spec.template.spec.secret",
-	}; !slices.Equal(
-		verbs[i].Fields,
-		want,
-	) {
-		t.Errorf("granular:secrecy guards %q, want %q", verbs[i].Fields, want)
+	}
+	if !slices.Equal(verbs[i].Fields, fields) {
+		t.Errorf("granular:secrecy guards %q, want %q", verbs[i].Fields, fields)
 	}
 	text, err := set.Policies()
 	if err != nil {

@@ -64,6 +64,7 @@ func newLagMeter(ctx context.Context) (*lagMeter, error) {
 	ctx, end := context.WithCancel(ctx)
 	m := &lagMeter{began: time.Now(), stop: stop, cancel: end, done: make(chan struct{})}
 	c.post(ctx, http.MethodPost, body, nil) // opens the connection, so that this is not measured
+	m.setDue(time.Now().Add(lagInterval))   // a meter that does not get to run is late, too
 	go m.measureOnSchedule(ctx, func() { c.post(ctx, http.MethodPost, body, nil) }, c.close)
 	return m, nil
 }
@@ -119,7 +120,10 @@ func (m *lagMeter) measure(from, until time.Time) (at, harness int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	longest := until.Sub(m.due) // the current measurement
+	longest := time.Duration(0)
+	if !m.due.IsZero() {
+		longest = until.Sub(m.due) // the current measurement
+	}
 	for _, s := range m.samples {
 		if s.end.After(from) && s.due.Before(until) {
 			longest = max(longest, s.end.Sub(s.due))
@@ -134,23 +138,7 @@ func (m *lagMeter) measure(from, until time.Time) (at, harness int64) {
 // patience returns how long to wait for something that is over within a time on a machine with nothing else to do. Where
 // the harness itself was slow lately, that is longer. A nil meter returns the time as it is.
 func (m *lagMeter) patience(d time.Duration) time.Duration {
-	if m == nil {
-		return d
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	now := time.Now()
-	longest := time.Duration(0)
-	if !m.due.IsZero() {
-		longest = now.Sub(m.due) // the current measurement
-	}
-	for _, s := range m.samples {
-		if now.Sub(s.end) < recentLag {
-			longest = max(longest, s.end.Sub(s.due))
-		}
-	}
-	if longest < minLag {
-		return d
-	}
-	return d + min(lagsToWait*longest, maxPatience)
+	_, lag := m.measure(now.Add(-recentLag), now)
+	return d + min(lagsToWait*time.Duration(lag)*time.Millisecond, maxPatience)
 }

@@ -89,32 +89,33 @@ func Why(reason string) string {
 	return loadTables().Reasons[reason]
 }
 
-// classes remembers what Class returned, which is needed of every question and every answer.
-var classes sync.Map
-
 // Class returns the class of the relation that a reason is about, or "" if it is about something else.
 func Class(reason string) string {
-	if class, isKnown := classes.Load(reason); isKnown {
-		return class.(string)
-	}
-	class := ""
 	if r := relationOf(reason); r != nil {
-		class = r.Class
+		return r.Class
 	}
-	classes.Store(reason, class)
-	return class
+	return ""
 }
+
+// relations remembers what relationOf returned, which is needed of every question and every answer.
+var relations sync.Map
 
 // relationOf returns the relation that a reason is about, or nil if there is none.
 func relationOf(reason string) *Relation {
-	all := loadTables().Relations
-	for i, r := range all {
-		ignores := r.Class == "ignored" && strings.HasPrefix(reason, "ignores-")
-		if ignores || strings.HasSuffix(reason, "-"+r.Class) {
-			return &all[i]
-		}
+	if r, isKnown := relations.Load(reason); isKnown {
+		return r.(*Relation)
 	}
-	return nil
+	all := loadTables().Relations
+	i := slices.IndexFunc(all, func(r Relation) bool {
+		ignores := r.Class == "ignored" && strings.HasPrefix(reason, "ignores-")
+		return ignores || strings.HasSuffix(reason, "-"+r.Class)
+	})
+	var found *Relation
+	if i >= 0 {
+		found = &all[i]
+	}
+	relations.Store(reason, found)
+	return found
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z0-9]*\}`)

@@ -225,10 +225,7 @@ func (r *runner) askInOrder(ctx context.Context, c *client, check string, questi
 	}
 	close(unread)
 	reading.Wait()
-	if ctx.Err() != nil {
-		return false
-	}
-	return !r.HasEnded()
+	return ctx.Err() == nil && !r.HasEnded()
 }
 
 // askAgain repeats questions in other circumstances, for the levels that are about these. It reports whether it makes
